@@ -1,0 +1,187 @@
+package record
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/ottla/ottla/kafka"
+)
+
+// slabSize is the number of headers that a Reader allocates at once.
+const slabSize = 128
+
+// Reader walks the records of one batch after the other. The zero value is
+// ready for Reset. It is not for concurrent use.
+//
+// Records alias the payload: they are valid, and keep it alive, as long as the
+// payload is not written to. Headers lie in slabs that the Reader allocates,
+// about one for a hundred headers, and does not touch again.
+type Reader struct {
+	buf   []byte // the payload; read up to pos
+	pos   int
+	batch Batch
+	left  int32 // records to come
+	last  int64 // delta of the record read last, -1 before the first
+	max   int64 // delta of the last offset
+	base  int64
+	time  int64
+	fixed bool // time is that of every record
+	kind  kafka.TimestampType
+	epoch kafka.LeaderEpoch
+	slab  []kafka.Header // len used
+	err   error
+}
+
+// Reset begins with the records of b. payload is what [Batch.Payload] gave.
+func (r *Reader) Reset(b Batch, payload []byte) {
+	r.buf, r.pos, r.batch, r.err = payload, 0, b, nil
+	r.left, r.last, r.max = b.i32(posCount), -1, int64(b.lastDelta())
+	r.base, r.epoch = int64(b.BaseOffset()), b.LeaderEpoch()
+	r.kind = b.TimestampType()
+	r.fixed = r.kind == kafka.LogAppendTime
+	r.time = int64(b.FirstTimestamp())
+	if r.fixed {
+		r.time = int64(b.MaxTimestamp())
+	}
+}
+
+// Recycle lets the Reader overwrite the headers it has given out since the
+// last Recycle. Call it only when nobody holds them any longer.
+func (r *Reader) Recycle() { r.slab = r.slab[:0] }
+
+// Err is what ended the walk: nil at the end of a good batch, a
+// [*CorruptError] otherwise.
+func (r *Reader) Err() error { return r.err }
+
+// Next reads the next record into rec and reports whether there was one; after
+// the last it looks for stray bytes, so Err is to be read after Next is false.
+// It sets every field but Topic and Partition, which it leaves alone.
+func (r *Reader) Next(rec *kafka.Record) bool {
+	if r.left <= 0 {
+		return r.end()
+	}
+	buf := r.buf
+	length, i := uvarint32(buf, r.pos)
+	n := int(unzig32(length))
+	if i < 0 || n < 0 || n > len(buf)-i {
+		return r.fail("its length goes beyond the batch")
+	}
+	end := i + n
+	body := buf[i:end:end]
+	time, i := uvarint64(body, 1) // body[0] are attributes that have no meaning
+	if i < 0 {
+		return r.fail("its timestamp is cut or too long")
+	}
+	zdelta, i := uvarint32(body, i)
+	if i < 0 {
+		return r.fail("its offset is cut or too long")
+	}
+	delta := int64(unzig32(zdelta))
+	if delta <= r.last || delta > r.max {
+		return r.fail("its offset is not between that of the record before it and the end of the batch")
+	}
+	key, i := field(body, i)
+	if i < 0 {
+		return r.fail("its key goes beyond the record")
+	}
+	value, i := field(body, i)
+	if i < 0 {
+		return r.fail("its value goes beyond the record")
+	}
+	rec.Key, rec.Value, rec.Headers = key, value, nil
+	if i != n-1 || body[i] != 0 {
+		if !r.readHeaders(rec, body, i) {
+			return false
+		}
+	}
+	r.pos = end
+	r.last = delta
+	r.left--
+	rec.Offset = kafka.Offset(r.base + delta)
+	rec.Timestamp = kafka.Timestamp(r.time)
+	if !r.fixed {
+		rec.Timestamp += kafka.Timestamp(unzig64(time))
+	}
+	rec.TimestampType, rec.LeaderEpoch = r.kind, r.epoch
+	return true
+}
+
+// field reads a byte string with its length before it. A length of -1 is null.
+func field(b []byte, i int) ([]byte, int) {
+	z, i := uvarint32(b, i)
+	if i < 0 {
+		return nil, -1
+	}
+	n := int(unzig32(z))
+	if n < 0 {
+		if n == -1 {
+			return nil, i
+		}
+		return nil, -1
+	}
+	if n > len(b)-i {
+		return nil, -1
+	}
+	return b[i : i+n : i+n], i + n
+}
+
+// readHeaders reads the header count at body[i:] and the headers behind it, to
+// the end of the body.
+func (r *Reader) readHeaders(rec *kafka.Record, body []byte, i int) bool {
+	z, i := uvarint32(body, i)
+	n := int(unzig32(z))
+	if i < 0 || n < 0 || n > (len(body)-i)/2 { // a header is 2 bytes or more
+		return r.fail("its number of headers goes beyond the record")
+	}
+	hs := r.headers(n)
+	for k := range hs {
+		name, j := field(body, i)
+		if j < 0 || name == nil {
+			return r.fail("the name of a header is null or goes beyond the record")
+		}
+		value, j := field(body, j)
+		if j < 0 {
+			return r.fail("the value of a header goes beyond the record")
+		}
+		hs[k] = kafka.Header{Key: unsafe.String(unsafe.SliceData(name), len(name)), Value: value}
+		i = j
+	}
+	if i != len(body) {
+		return r.fail("its length is not that of its fields")
+	}
+	if n > 0 {
+		rec.Headers = hs
+	}
+	return true
+}
+
+// headers is room for n headers, from the slab.
+func (r *Reader) headers(n int) []kafka.Header {
+	if n > cap(r.slab)-len(r.slab) {
+		r.slab = make([]kafka.Header, 0, max(n, slabSize))
+	}
+	at := len(r.slab)
+	r.slab = r.slab[:at+n]
+	return r.slab[at : at+n : at+n]
+}
+
+// end ends the walk. All bytes must have been used.
+func (r *Reader) end() bool {
+	switch {
+	case r.err != nil:
+	case r.left < 0:
+		r.err = r.batch.corrupt(fmt.Sprintf("its record count is %d", r.batch.Count()), nil)
+	case r.pos != len(r.buf):
+		r.err = r.batch.corrupt(fmt.Sprintf("%d bytes stand behind its %d records", len(r.buf)-r.pos, r.batch.Count()), nil)
+	}
+	r.left = 0
+	return false
+}
+
+// fail ends the walk at a wrong record.
+func (r *Reader) fail(what string) bool {
+	n := r.batch.Count() - int(r.left)
+	r.err = r.batch.corrupt(fmt.Sprintf("record %d of %d: %s", n+1, r.batch.Count(), what), nil)
+	r.left = 0
+	return false
+}

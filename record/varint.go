@@ -1,0 +1,75 @@
+package record
+
+import "math/bits"
+
+// Numbers in a record are zig-zag varints, as Kafka's own reader takes them:
+// at most 5 bytes for 32 bits and 10 for 64, longer forms of small numbers
+// accepted, bits above the width dropped.
+
+// uvarint32 reads a number at b[i:] and returns it with the index after it,
+// which is negative if there is no valid number.
+func uvarint32(b []byte, i int) (uint32, int) {
+	if uint(i) < uint(len(b)) && b[i] < 0x80 {
+		return uint32(b[i]), i + 1
+	}
+	return uvarint32Slow(b, i)
+}
+
+func uvarint32Slow(b []byte, i int) (v uint32, next int) {
+	for shift := 0; shift < 35; shift += 7 {
+		if uint(i) >= uint(len(b)) {
+			return 0, -1
+		}
+		c := b[i]
+		i++
+		v |= uint32(c&0x7f) << shift
+		if c < 0x80 {
+			return v, i
+		}
+	}
+	return 0, -1
+}
+
+// uvarint64 is uvarint32 for 64 bits.
+func uvarint64(b []byte, i int) (uint64, int) {
+	if uint(i) < uint(len(b)) && b[i] < 0x80 {
+		return uint64(b[i]), i + 1
+	}
+	return uvarint64Slow(b, i)
+}
+
+func uvarint64Slow(b []byte, i int) (v uint64, next int) {
+	for shift := 0; shift < 70; shift += 7 {
+		if uint(i) >= uint(len(b)) {
+			return 0, -1
+		}
+		c := b[i]
+		i++
+		v |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			return v, i
+		}
+	}
+	return 0, -1
+}
+
+func unzig32(v uint32) int32 { return int32(v>>1) ^ -int32(v&1) }
+func unzig64(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
+
+func zig32(v int32) uint32 { return uint32(v)<<1 ^ uint32(v>>31) }
+func zig64(v int64) uint64 { return uint64(v)<<1 ^ uint64(v>>63) }
+
+// uvarintLen is the number of bytes that putUvarint writes.
+func uvarintLen(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
+
+// putUvarint writes v at b[i:], which must have room, and returns the index
+// after it.
+func putUvarint(b []byte, i int, v uint64) int {
+	for v >= 0x80 {
+		b[i] = byte(v) | 0x80
+		v >>= 7
+		i++
+	}
+	b[i] = byte(v)
+	return i + 1
+}
