@@ -154,3 +154,8 @@ func (l *Listener) broadcastLocked() {
 		l.wake = nil
 	}
 }
+
+// HostPort is the listener's address with the name of its host.
+func (l *Listener) HostPort() string {
+	return net.JoinHostPort(l.host, strconv.Itoa(int(l.at.Port())))
+}
