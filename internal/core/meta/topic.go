@@ -1,0 +1,100 @@
+package meta
+
+import (
+	"time"
+
+	"github.com/ottla/ottla/kafka"
+)
+
+// Topic is what the client knows of a topic. It never changes: a refresh makes
+// a new one.
+type Topic struct {
+	Name       string
+	ID         kafka.TopicID // zero on brokers without topic ids (before 2.8)
+	Internal   bool          // such as __consumer_offsets
+	Partitions []Partition   // the index is the partition id; read only
+	Updated    time.Time     // when a broker last described the topic
+}
+
+// Partition is what the client knows of one partition.
+type Partition struct {
+	Leader kafka.NodeID      // kafka.NoNode while no leader is known
+	Epoch  kafka.LeaderEpoch // the highest one seen, kafka.NoEpoch if none
+	Err    error             // why there is no leader, if a broker said so
+}
+
+// Entry is a topic of a snapshot, with what brokers last said against it.
+type Entry struct {
+	Topic   *Topic    // nil if no broker has described it yet
+	Err     error     // the code of the last answer, nil after a good one
+	Missing time.Time // since when the topic is "not yet" there; zero if it is not missing
+}
+
+// Snapshot is the cluster at one moment. It is immutable.
+type Snapshot struct {
+	ClusterID  string
+	Controller kafka.NodeID             // kafka.NoNode if unknown
+	Brokers    []kafka.Broker           // in order of their ids
+	Topics     map[string]Entry         // by name
+	Names      map[kafka.TopicID]string // topic names by id
+}
+
+// Broker finds a broker by its id.
+func (s *Snapshot) Broker(id kafka.NodeID) (kafka.Broker, bool) {
+	lo, hi := 0, len(s.Brokers)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if s.Brokers[mid].ID < id {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo < len(s.Brokers) && s.Brokers[lo].ID == id {
+		return s.Brokers[lo], true
+	}
+	return kafka.Broker{ID: id}, false
+}
+
+// Leader is the known leader of a partition, of any age.
+func (s *Snapshot) Leader(tp kafka.TopicPartition) (kafka.Broker, kafka.LeaderEpoch, bool) {
+	t := s.Topics[tp.Topic].Topic
+	if t == nil || tp.Partition < 0 || int(tp.Partition) >= len(t.Partitions) {
+		return kafka.Broker{ID: kafka.NoNode}, kafka.NoEpoch, false
+	}
+	p := t.Partitions[tp.Partition]
+	b, ok := s.Broker(p.Leader)
+	return b, p.Epoch, ok && p.Leader >= 0
+}
+
+// Growth is a topic's number of partitions before and after a refresh. It is
+// zero when nothing grew: fewer, as many, or a topic never seen before.
+type Growth struct {
+	Topic  string
+	Before int32
+	After  int32
+	Grew   bool
+}
+
+// GrowthBetween is the growth from one partition count to another.
+func GrowthBetween(topic string, before, after int32) Growth {
+	if before <= 0 || after <= before {
+		return Growth{}
+	}
+	return Growth{Topic: topic, Before: before, After: after, Grew: true}
+}
+
+// Count is the topic's number of partitions, whether they have a leader or
+// not; 0 for a topic that is not known.
+func (t *Topic) Count() int32 {
+	if t == nil {
+		return 0
+	}
+	return int32(len(t.Partitions))
+}
+
+// IsStale reports whether the topic was never described, or last described at
+// least maxAge before now.
+func (t *Topic) IsStale(now time.Time, maxAge time.Duration) bool {
+	return t == nil || now.Sub(t.Updated) >= maxAge
+}
