@@ -1,0 +1,78 @@
+package realkafka
+
+import (
+	"os"
+	"strings"
+	"syscall"
+)
+
+// childAttr puts a process into a group of its own, out of reach of the
+// terminal's Ctrl-C. A process that is not detached dies with the thread that
+// started it.
+func childAttr(detached bool) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setpgid: true}
+	if !detached {
+		a.Pdeathsig = syscall.SIGKILL
+	}
+	return a
+}
+
+// holdPort binds a free port of 127.0.0.1 without listening on it and keeps it
+// until release is called. The kernel gives a bound port to nobody else, and a
+// JVM, which sets SO_REUSEADDR too, can listen on it all the same.
+func holdPort() (port int, release func(), err error) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, nil, os.NewSyscallError("socket", err)
+	}
+	release = func() { _ = syscall.Close(fd) }
+	if err := bindLoopback(fd); err != nil {
+		release()
+		return 0, nil, err
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		release()
+		return 0, nil, os.NewSyscallError("getsockname", err)
+	}
+	return name.(*syscall.SockaddrInet4).Port, release, nil
+}
+
+func bindLoopback(fd int) error {
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		return os.NewSyscallError("setsockopt", err)
+	}
+	return os.NewSyscallError("bind", syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+}
+
+// commandLine returns the arguments of a process; none for a process that does
+// not exist or has ended.
+func commandLine(pid string) []string {
+	text, err := os.ReadFile("/proc/" + pid + "/cmdline")
+	if err != nil || len(text) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+}
+
+// processState is the letter that the system gives a process: T for one that
+// is stopped by a signal, Z for one that has ended, empty for none.
+func processState(pid string) string {
+	text, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	state, _, _ := strings.Cut(rest, " ")
+	return state
+}
+
+// suspended says whether a process is stopped by a signal.
+func suspended(pid string) bool { return processState(pid) == "T" }
+
+// vanished says whether nothing is left of a process that has lost its command
+// line: that happens before its last thread has closed its sockets.
+func vanished(pid string) bool {
+	threads, err := os.ReadDir("/proc/" + pid + "/task")
+	return err != nil || len(threads) <= 1 && processState(pid) == "Z"
+}

@@ -1,0 +1,40 @@
+//go:build !linux
+
+package realkafka
+
+import (
+	"net"
+	"os/exec"
+	"strings"
+)
+
+// holdPort finds a free port of 127.0.0.1. It cannot keep it: a broker that
+// finds it taken is started again with others.
+func holdPort() (port int, release func(), err error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0, nil, err
+	}
+	port = l.Addr().(*net.TCPAddr).Port
+	return port, func() {}, l.Close()
+}
+
+// commandLine returns the arguments of a process, split at spaces; none for a
+// process that does not exist or has ended.
+func commandLine(pid string) []string {
+	text, err := exec.Command("ps", "-ww", "-o", "command=", "-p", pid).Output()
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text))
+}
+
+// suspended says whether a process is stopped by a signal.
+func suspended(pid string) bool {
+	text, err := exec.Command("ps", "-o", "state=", "-p", pid).Output()
+	return err == nil && strings.HasPrefix(strings.TrimSpace(string(text)), "T")
+}
+
+// vanished says whether nothing is left of a process that has lost its command
+// line.
+func vanished(string) bool { return true }

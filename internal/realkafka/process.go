@@ -1,0 +1,175 @@
+package realkafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ottla/ottla/internal/task"
+)
+
+// jvm is a Java program that runs in the background.
+type jvm struct {
+	java string
+	args []string // flags, class, and the properties file as the last one
+	log  string
+	dir  string
+}
+
+// start runs the program and returns its pid once it exists. Unless detached,
+// it dies with this process at the latest: the goroutine that started it keeps
+// its thread until the program has ended, because the system ties the child to
+// the thread.
+func (j jvm) start(tasks *task.Group, detached bool) (int, error) {
+	log, err := os.OpenFile(j.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.Command(j.java, j.args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = j.dir, log, log
+	cmd.SysProcAttr = childAttr(detached)
+	started := make(chan error, 1)
+	tasks.Go(func(context.Context) error {
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how it ended stands in its log
+		}
+		return nil
+	})
+	if err := <-started; err != nil {
+		return 0, fmt.Errorf("start %s: %w", j.java, err)
+	}
+	return cmd.Process.Pid, nil
+}
+
+// alive says whether the node's process runs. A pid that now belongs to
+// another program does not count.
+func (n *node) alive() bool { return n.Pid > 0 && n.owns(strconv.Itoa(n.Pid)) }
+
+// owns says whether a process is this node: its last argument is the node's
+// own properties file.
+func (n *node) owns(pid string) bool {
+	args := commandLine(pid)
+	return len(args) > 0 && args[len(args)-1] == n.config()
+}
+
+// signal sends sig to the node's process. The process is looked up first and
+// checked after that, so that a pid taken over in between is never hit where
+// the system has handles for processes.
+func (n *node) signal(sig syscall.Signal) error {
+	if n.Pid <= 0 {
+		return fmt.Errorf("%s is not running", n)
+	}
+	p, err := os.FindProcess(n.Pid)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Release() }()
+	if !n.alive() {
+		return fmt.Errorf("%s is not running", n)
+	}
+	if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signal %s: %w", n, err)
+	}
+	return nil
+}
+
+// ended waits until the node's process is gone and its sockets are closed.
+func (n *node) ended(ctx context.Context) error {
+	return poll(ctx, 10*time.Millisecond, func() error {
+		pid := strconv.Itoa(n.Pid)
+		if n.Pid <= 0 || len(commandLine(pid)) > 0 && !n.owns(pid) || !n.alive() && vanished(pid) {
+			return nil
+		}
+		return fmt.Errorf("%s (pid %d) still runs", n, n.Pid)
+	})
+}
+
+// errGiveUp marks an error that does not pass by waiting.
+type errGiveUp struct{ error }
+
+func (e errGiveUp) Unwrap() error { return e.error }
+
+// poll calls f every interval until it succeeds, gives up or ctx ends, and
+// then returns its last error.
+func poll(ctx context.Context, every time.Duration, f func() error) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		if stop, ok := errors.AsType[errGiveUp](err); ok {
+			return stop.error
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// baseFlags make a JVM small and quick to start.
+func baseFlags() []string { return []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"} }
+
+// logFlags make every release of Kafka log to stderr in one form.
+func logFlags() []string {
+	const p = "-Dorg.slf4j.simpleLogger."
+	return []string{
+		p + "showDateTime=true", p + "dateTimeFormat=HH:mm:ss.SSS", p + "showThreadName=false", p + "showShortLogName=true",
+		p + "log.org.apache.kafka.common.config=warn", p + "log.kafka.server.KafkaConfig=warn",
+		p + "log.org.apache.kafka.common.utils.AppInfoParser=warn",
+	}
+}
+
+// brokerJVM is the program of a broker, or of ZooKeeper.
+func (i install) brokerJVM(n *node) jvm {
+	class, heap := "kafka.Kafka", "-Xmx512m"
+	if n.ID == 0 {
+		class, heap = "org.apache.zookeeper.server.quorum.QuorumPeerMain", "-Xmx128m"
+	}
+	args := slices.Concat([]string{heap}, baseFlags(), logFlags())
+	if i.version.before(2, 0) {
+		args = append(args, "-Dlog4j.configuration=file:"+filepath.Join(n.Dir, "log4j.properties"))
+	}
+	if archive := i.archive(); n.ID != 0 && exists(archive) {
+		args = append(args, "-XX:SharedArchiveFile="+archive)
+	}
+	args = append(args, "-cp", i.classPath(), class, n.config())
+	return jvm{java: i.java.path, args: args, log: n.log(), dir: n.Dir}
+}
+
+// archive is the file with the classes of a broker, ready to be mapped. It
+// fits one Java; another one ignores it.
+func (i install) archive() string {
+	return filepath.Join(i.dir, fmt.Sprintf("java%d.jsa", i.java.major))
+}
+
+func exists(path string) bool { _, err := os.Stat(path); return err == nil }
+
+// lastLines returns the end of a file, for an error message.
+func lastLines(path string, n int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// paused says whether the node's process is stopped by a signal.
+func (n *node) paused() bool { return n.Pid > 0 && suspended(strconv.Itoa(n.Pid)) }
