@@ -144,7 +144,7 @@ func (c *Cluster) boot(ctx context.Context) error {
 		}
 	}
 	if err := c.ready(ctx, c.state.Options.Cold); err != nil {
-		return c.withLogs(err)
+		return c.state.withLogs(err)
 	}
 	c.state.Ready = true
 	return c.state.save(c.dir)
@@ -162,8 +162,8 @@ func (c *Cluster) spawn(n *node) error {
 }
 
 // stillRuns says which started node has ended, if one has.
-func (c *Cluster) stillRuns() error {
-	for _, n := range c.state.all() {
+func (s *state) stillRuns() error {
+	for _, n := range s.all() {
 		if n.Pid == 0 || n.alive() {
 			continue
 		}
@@ -178,11 +178,11 @@ func (c *Cluster) stillRuns() error {
 
 // withLogs adds the ends of the logs to an error of a cluster that runs but
 // does not get ready.
-func (c *Cluster) withLogs(err error) error {
+func (s *state) withLogs(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "not ready within") {
 		return err
 	}
-	for _, n := range c.state.all() {
+	for _, n := range s.all() {
 		err = fmt.Errorf("%w\nthe last lines of %s:\n%s", err, n.log(), lastLines(n.log(), logTail))
 	}
 	return err
@@ -288,8 +288,8 @@ func (c *Cluster) restart(ctx context.Context, ids []int) error {
 		if !n.alive() || n.paused() {
 			continue
 		}
-		if err := c.serves(ctx, n, ids); err != nil {
-			return c.withLogs(err)
+		if err := c.state.serves(ctx, n, ids); err != nil {
+			return c.state.withLogs(err)
 		}
 	}
 	return nil

@@ -24,7 +24,7 @@ func (c *Cluster) ready(ctx context.Context, cold bool) error {
 		ids[i] = n.ID
 	}
 	for _, n := range c.state.Nodes {
-		if err := c.serves(ctx, n, ids); err != nil {
+		if err := c.state.serves(ctx, n, ids); err != nil {
 			return err
 		}
 	}
@@ -33,19 +33,19 @@ func (c *Cluster) ready(ctx context.Context, cold bool) error {
 	if err != nil {
 		return err
 	}
-	if err := c.checkFeatures(features); err != nil {
+	if err := c.state.Options.checkFeatures(c.inst.version, features); err != nil {
 		return err
 	}
 	if cold {
 		return nil
 	}
-	return c.wakeCoordinators(ctx, addr, ranges, features)
+	return c.state.wakeCoordinators(ctx, addr, ranges, features)
 }
 
 // serves waits until Metadata of n names all of ids.
-func (c *Cluster) serves(ctx context.Context, n *node, ids []int) error {
+func (s *state) serves(ctx context.Context, n *node, ids []int) error {
 	return poll(ctx, pollEvery, func() error {
-		if err := c.stillRuns(); err != nil {
+		if err := s.stillRuns(); err != nil {
 			return errGiveUp{err}
 		}
 		known, err := brokersOf(ctx, n.addr(Plaintext))
@@ -125,14 +125,14 @@ func versionsOf(ctx context.Context, addr string) (ranges map[int16]int16, featu
 
 // checkFeatures compares the finalized features with the wanted ones: a test
 // that asks for one protocol must not silently run on another.
-func (c *Cluster) checkFeatures(got map[string]int) error {
-	want, exact := c.state.Options.wantedFeatures(c.inst.version)
+func (o Options) checkFeatures(v version, got map[string]int) error {
+	want, exact := o.wantedFeatures(v)
 	for _, name := range sortedKeys(want) {
 		if got[name] == want[name] || got[name] > want[name] && !exact(name) {
 			continue
 		}
 		return fmt.Errorf("Apache Kafka %s finalized %s at level %d, not at %d as wanted; all of its features: %v",
-			c.inst.version.text, name, got[name], want[name], got)
+			v.text, name, got[name], want[name], got)
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ const (
 
 // wakeCoordinators uses each coordinator once, which makes its topic and waits
 // for it, so that tests do not meet that by chance.
-func (c *Cluster) wakeCoordinators(ctx context.Context, addr string, ranges map[int16]int16, features map[string]int) error {
+func (s *state) wakeCoordinators(ctx context.Context, addr string, ranges map[int16]int16, features map[string]int) error {
 	find := func(kind int8, key string) (string, error) { return coordinator(ctx, addr, ranges, kind, key) }
 	steps := []func() error{func() error { return wakeGroups(ctx, find) }}
 	if _, ok := ranges[int16(kmsg.InitProducerID)]; ok {
@@ -157,7 +157,7 @@ func (c *Cluster) wakeCoordinators(ctx context.Context, addr string, ranges map[
 	}
 	for _, step := range steps {
 		err := poll(ctx, pollEvery, func() error {
-			if err := c.stillRuns(); err != nil {
+			if err := s.stillRuns(); err != nil {
 				return errGiveUp{err}
 			}
 			return step()
