@@ -89,3 +89,15 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // MayHaveHappened is false: reading and compressing change nothing.
 func (*Error) MayHaveHappened() bool { return false }
+
+// Levels is the range of levels that Compress takes for the codec; both are 0
+// where it has none. Level 0 is the default everywhere.
+func (c Codec) Levels() (lowest, highest int) {
+	switch c {
+	case Gzip, LZ4:
+		return 1, 9
+	case Zstd:
+		return 1, 22
+	}
+	return 0, 0
+}

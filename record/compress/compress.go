@@ -1,38 +1,166 @@
 package compress
 
-import "math"
+import (
+	"bytes"
+	"io"
+	"math"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+)
 
 // Compressor compresses batches, one at a time. The zero value is ready; it is
-// not for concurrent use. Its memory grows with the codecs and levels it is
-// used with.
-type Compressor struct{}
+// not for concurrent use. It keeps the memory of the codecs it has been used
+// with, each for its last level.
+type Compressor struct {
+	gzip      *gzip.Writer
+	gzipLevel int
+	gzipOut   appender
+	lz4       *lz4.Compressor
+	lz4HC     *lz4.CompressorHC
+	zstd      *zstd.Encoder
+	zstdLevel zstd.EncoderLevel
+}
 
-// Compress appends src, compressed, to dst. Level 0 is the default.
+// Compress appends src, compressed with codec, to dst and returns it. Level 0 is
+// the codec's fastest; a level beyond [Codec.Levels] is taken as the nearest of
+// them. The error is an [*Error]: the codec does not exist, or src is too long
+// for it (4 GiB).
 func (c *Compressor) Compress(dst []byte, codec Codec, level int, src []byte) ([]byte, error) {
+	if int64(len(src)) > math.MaxUint32 {
+		return dst, &Error{Codec: codec, What: "more than 4 GiB to compress"}
+	}
+	lo, hi := codec.Levels()
+	if level != 0 {
+		level = min(max(level, lo), hi)
+	}
 	switch codec {
 	case None:
 		return append(dst, src...), nil
+	case Gzip:
+		return c.compressGzip(dst, level, src)
+	case Snappy:
+		return compressSnappy(dst, src), nil
+	case LZ4:
+		return c.compressLZ4(dst, level, src), nil
+	case Zstd:
+		return c.compressZstd(dst, level, src)
 	}
-	return dst, &Error{Codec: codec, What: "not there yet"}
+	return dst, &Error{Codec: codec, What: "no such codec"}
 }
 
 // Decompressor decompresses batches, one at a time. The zero value is ready;
-// it is not for concurrent use.
-type Decompressor struct{}
+// it is not for concurrent use. It keeps the memory of the codecs it has been
+// used with.
+type Decompressor struct {
+	gzip *gzip.Reader
+	zstd *zstd.Decoder
+	src  bytes.Reader // what gzip reads from
+}
 
-// Decompress appends the decompressed src to dst, limit bytes at most; 0 is
-// DefaultLimit.
+// Decompress appends the decompressed src to dst and returns it. It appends
+// limit bytes at most, 0 is [DefaultLimit]; dst's memory is used where it
+// suffices. No bytes at all are an empty batch in every codec.
+//
+// The error is a [*LimitError] or, if src is not what codec writes, an
+// [*Error]; dst is returned as it was then, but what it has room for may be
+// overwritten.
 func (d *Decompressor) Decompress(dst []byte, codec Codec, src []byte, limit int) ([]byte, error) {
 	if limit <= 0 {
 		limit = DefaultLimit
 	}
-	limit = min(limit, math.MaxInt-len(dst))
-	switch codec {
-	case None:
-		if len(src) > limit {
-			return dst, &LimitError{Codec: codec, Limit: limit}
-		}
-		return append(dst, src...), nil
+	o := output{b: dst, start: len(dst), codec: codec, limit: min(limit, math.MaxInt-len(dst))}
+	var err error
+	switch {
+	case !codec.Valid():
+		err = o.wrong("no such codec", nil)
+	case codec == None:
+		err = o.write(src)
+	case len(src) == 0:
+	case codec == Gzip:
+		err = d.gunzip(&o, src)
+	case codec == Snappy:
+		err = unsnappy(&o, src)
+	case codec == LZ4:
+		err = unlz4(&o, src)
+	case codec == Zstd:
+		err = d.unzstd(&o, src)
 	}
-	return dst, &Error{Codec: codec, What: "not there yet"}
+	if err != nil {
+		return dst, err
+	}
+	return o.b, nil
+}
+
+// output is where decompressed bytes go.
+type output struct {
+	b     []byte
+	start int // length of b before the first of them
+	codec Codec
+	limit int // bytes behind start
+}
+
+// left is the number of bytes that may still be written.
+func (o *output) left() int { return o.limit - (len(o.b) - o.start) }
+
+// room makes room for n more bytes. The result is what is behind len(o.b), n
+// bytes or more. Memory grows twofold, but not beyond the limit without need.
+func (o *output) room(n int) []byte {
+	if need := len(o.b) + n; need > cap(o.b) {
+		b := make([]byte, len(o.b), max(need, min(2*cap(o.b), o.start+o.limit)))
+		copy(b, o.b)
+		o.b = b
+	}
+	return o.b[len(o.b):cap(o.b)]
+}
+
+// wrote takes the next n bytes of room as written.
+func (o *output) wrote(n int) error {
+	if n > o.left() {
+		return o.over()
+	}
+	o.b = o.b[:len(o.b)+n]
+	return nil
+}
+
+func (o *output) write(p []byte) error {
+	if len(p) > o.left() {
+		return o.over()
+	}
+	copy(o.room(len(p)), p)
+	return o.wrote(len(p))
+}
+
+func (o *output) over() error { return &LimitError{Codec: o.codec, Limit: o.limit} }
+
+func (o *output) wrong(what string, err error) error {
+	return &Error{Codec: o.codec, What: what, Err: err}
+}
+
+// readAll reads r to its end, in steps that grow with what has come.
+func (o *output) readAll(r io.Reader) error {
+	for {
+		const step = 512
+		room := o.room(min(step, o.left()+1))
+		room = room[:min(len(room), o.left()+1)] // one more, to see what is too much
+		n, err := r.Read(room)
+		if over := o.wrote(n); over != nil {
+			return over
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return o.wrong("damaged", err)
+		}
+	}
+}
+
+// appender is an io.Writer onto a slice.
+type appender struct{ b []byte }
+
+func (a *appender) Write(p []byte) (int, error) {
+	a.b = append(a.b, p...)
+	return len(p), nil
 }
