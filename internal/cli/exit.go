@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ottla/ottla/kafka"
+)
+
+// Exit status, as docs/cli.md has them.
+const (
+	statusDone        = 0
+	statusFailed      = 1
+	statusUsage       = 2
+	statusUnknown     = 3
+	statusInterrupted = 130
+)
+
+var (
+	// errClosedPipe is the end of a command whose reader went away.
+	errClosedPipe = errors.New("the reader of the output is gone")
+	// errInterrupted is the cause of a context that a signal ended.
+	errInterrupted = errors.New("interrupted")
+	// errStoppedInOrder is the end of a command that a signal stopped and that
+	// has nothing left to say.
+	errStoppedInOrder = errors.New("stopped by a signal")
+)
+
+// usageError is a command line that cannot be run as it stands.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+// usagef makes a usage error.
+func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// outcomeError is the end of a command that changes the cluster. Its outcome
+// is unknown if the change may have happened all the same.
+type outcomeError struct {
+	err     error
+	unknown bool
+}
+
+func (e *outcomeError) Error() string { return e.err.Error() }
+func (e *outcomeError) Unwrap() error { return e.err }
+
+// changed wraps the error of a request that changes the cluster; nil stays nil.
+func changed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &outcomeError{err: err, unknown: kafka.MayHaveHappened(err)}
+}
+
+// toldError is an error whose line has been written already: only its status
+// is left.
+type toldError struct{ status int }
+
+func (e *toldError) Error() string { return fmt.Sprintf("status %d", e.status) }
+
+// statusOf is the exit status of a command that ended with err.
+func statusOf(err error) int {
+	var usage *usageError
+	var outcome *outcomeError
+	var told *toldError
+	switch {
+	case err == nil, errors.Is(err, errClosedPipe):
+		return statusDone
+	case errors.As(err, &told):
+		return told.status
+	case errors.As(err, &usage):
+		return statusUsage
+	case errors.As(err, &outcome) && outcome.unknown:
+		return statusUnknown
+	case errors.Is(err, errInterrupted), errors.Is(err, errStoppedInOrder):
+		return statusInterrupted
+	default:
+		return statusFailed
+	}
+}
+
+// count is "1 record", "2 records".
+func count(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if strings.HasSuffix(noun, "y") {
+		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(noun, "y"))
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
