@@ -1,0 +1,133 @@
+package produce
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/record"
+)
+
+type identState uint8
+
+const (
+	identNone identState = iota
+	identAsked
+	identKnown
+)
+
+// identity is the producer id and epoch that new sequences are given under.
+type identity struct {
+	state   identState
+	wanted  bool // a closed batch waits for it
+	id      kafka.ProducerID
+	epoch   kafka.ProducerEpoch
+	tries   int
+	retryAt time.Time
+}
+
+func (m *Machine) identify(now time.Time) {
+	if m.over != nil || m.ident.state != identNone || !m.ident.wanted || now.Before(m.ident.retryAt) {
+		return
+	}
+	m.ident.state = identAsked
+	m.emit(Identify{})
+}
+
+// OnIdentity is the answer to Identify. An error that cannot heal ends the
+// batches that wait for the identity; the next batch asks again.
+func (m *Machine) OnIdentity(now time.Time, id kafka.ProducerID, epoch kafka.ProducerEpoch, err error) {
+	if m.ident.state != identAsked {
+		return
+	}
+	if err == nil {
+		m.ident = identity{state: identKnown, id: id, epoch: epoch}
+		m.evaluateAll(now)
+		return
+	}
+	m.ident.state = identNone
+	if final(err) {
+		m.ident = identity{}
+		m.giveUpUnsealed(err)
+		m.evaluateAll(now)
+		return
+	}
+	for _, p := range m.order {
+		for _, b := range p.queue {
+			b.cause = err
+		}
+	}
+	m.ident.tries++
+	m.ident.retryAt = now.Add(m.cfg.Backoff.Delay(m.ident.tries, m.rng))
+}
+
+// giveUpUnsealed ends the batches for which there is no identity: nothing of
+// them was written.
+func (m *Machine) giveUpUnsealed(err error) {
+	for _, p := range m.order {
+		if p.waitingArea() {
+			continue
+		}
+		for _, b := range slices.Clone(p.queue) {
+			if !b.stamped {
+				b.giveUp(err)
+			}
+		}
+	}
+}
+
+func (m *Machine) evaluateAll(now time.Time) {
+	for _, p := range m.order {
+		p.evaluate(now)
+	}
+}
+
+// nextStamp is the stamp of the next new batch of p. A partition follows a new
+// identity when nothing of it is in doubt or outstanding under the old one;
+// its sequences restart there.
+func (p *partition) nextStamp() record.Stamp {
+	m := p.m
+	old := len(p.queue) > 0 && p.queue[0].stamped || p.flight != nil
+	if p.begun && (old || p.ident.ProducerID == m.ident.id && p.ident.ProducerEpoch == m.ident.epoch) {
+		return p.ident
+	}
+	return record.Stamp{ProducerID: m.ident.id, ProducerEpoch: m.ident.epoch}
+}
+
+// number gives b its sequences; its bytes change no more.
+func (b *batch) number() {
+	p := b.part
+	p.ident = p.nextStamp()
+	p.begun = true
+	b.stamp, b.stamped = p.ident, true
+	p.ident.BaseSequence = record.AddSequence(p.ident.BaseSequence, b.Count)
+}
+
+// release frees the sequences of a batch that is not appended.
+func (b *batch) release() {
+	if b.stamped {
+		b.stamped = false
+		b.part.ident.BaseSequence = b.stamp.BaseSequence
+	}
+}
+
+// leave makes sure that no new batch of p gets a sequence of its present
+// identity: a range that may have been appended is never used again. Without a
+// transaction the next epoch needs no request.
+func (p *partition) leave() {
+	m := p.m
+	if m.ident.state != identKnown || p.ident.ProducerID != m.ident.id || p.ident.ProducerEpoch != m.ident.epoch {
+		return
+	}
+	if m.ident.epoch == math.MaxInt16 {
+		m.renew()
+		return
+	}
+	m.ident.epoch++
+}
+
+// renew drops the identity; the next batch asks for a new one.
+func (m *Machine) renew() {
+	m.ident = identity{wanted: true}
+}
