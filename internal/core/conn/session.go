@@ -1,0 +1,52 @@
+package conn
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Session is the lifetime of one authentication (KIP-368): when it is to be
+// renewed on its socket. The zero value never is.
+//
+// It is due at 80 to 90 % of the lifetime. A login lets at least one request
+// through, however short its lifetime, and a session that nobody used is
+// renewed only when somebody does, so that short lifetimes do not spin.
+type Session struct {
+	at    time.Time // zero = never
+	used  bool      // a request was written since the login
+	fresh bool      // the request that waited for the login may go
+}
+
+// OnLogin takes note of a completed authentication whose lifetime began at
+// now; 0 or less is without end.
+func (s *Session) OnLogin(now time.Time, lifetime time.Duration, rng *rand.Rand) {
+	*s = Session{}
+	if lifetime <= 0 {
+		return
+	}
+	part := 0.85
+	if rng != nil {
+		part = 0.8 + 0.1*rng.Float64()
+	}
+	s.at, s.fresh = now.Add(time.Duration(part*float64(lifetime))), true
+}
+
+// OnWrite takes note of a request written under the session.
+func (s *Session) OnWrite() { s.used, s.fresh = true, false }
+
+// OnIdle takes note that no request waits to be written.
+func (s *Session) OnIdle() { s.fresh = false }
+
+// Due reports whether to authenticate again before anything else is written;
+// waiting says that there is a request to write.
+func (s *Session) Due(now time.Time, waiting bool) bool {
+	return !s.at.IsZero() && !now.Before(s.at) && !s.fresh && (s.used || waiting)
+}
+
+// Deadline is when an idle socket is to authenticate again; zero is never.
+func (s *Session) Deadline() time.Time {
+	if !s.used {
+		return time.Time{}
+	}
+	return s.at
+}

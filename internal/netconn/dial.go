@@ -1,0 +1,348 @@
+package netconn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/ottla/ottla/internal/core/conn"
+	"github.com/ottla/ottla/internal/task"
+	"github.com/ottla/ottla/kafka"
+)
+
+// errDialTimeout is the cause of a dial's context that ran out of its time.
+var errDialTimeout error = dialTimeout{}
+
+type dialTimeout struct{}
+
+func (dialTimeout) Error() string   { return "the connect timeout passed" }
+func (dialTimeout) Timeout() bool   { return true }
+func (dialTimeout) Temporary() bool { return true }
+func (dialTimeout) Unwrap() error   { return context.DeadlineExceeded }
+
+// dial opens the lane's socket, handshake included, or ends the calls that
+// wait for it. It runs on the writer goroutine.
+func (l *Lane) dial(ctx context.Context) {
+	dctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l.mu.Lock()
+	if l.closed != nil || l.queued() == 0 {
+		l.mu.Unlock()
+		return
+	}
+	l.cancelDial, l.phase = cancel, kafka.PhaseDial
+	l.mu.Unlock()
+
+	s, err := (*socket)(nil), l.pace(dctx)
+	if err == nil {
+		s, err = l.open(dctx)
+	}
+	l.dialled(s, err)
+}
+
+// dialled publishes a ready socket, or gives a failed dial to the calls that
+// waited for it.
+func (l *Lane) dialled(s *socket, err error) {
+	l.mu.Lock()
+	l.cancelDial = nil
+	var over []ending
+	switch {
+	case err == nil && s.dead:
+		// It was lost since; the next round dials again.
+	case err == nil:
+		s.ready = true
+		s.armLocked()
+	case errors.Is(err, errNobodyWaits):
+		// Calls that came meanwhile want a dial of their own.
+	default:
+		for l.queued() > 0 {
+			over = append(over, ending{l.pop(), nil, err})
+			over[len(over)-1].takeLocked()
+		}
+	}
+	l.mu.Unlock()
+	for i := range over {
+		over[i].finish()
+	}
+}
+
+// pace waits until the address may be dialled again.
+func (l *Lane) pace(ctx context.Context) error {
+	until, _ := l.peer.Failing()
+	l.mu.Lock()
+	barren := l.barren
+	l.mu.Unlock()
+	wait := time.Until(until)
+	if barren > 1 {
+		wait = max(wait, l.peer.cfg.backoff().Delay(barren-1, nil))
+	}
+	if wait <= 0 {
+		return nil
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// open makes one dial round: as many sockets as the ApiVersions and SASL
+// scripts ask for, under one deadline.
+func (l *Lane) open(ctx context.Context) (*socket, error) {
+	began := time.Now()
+	tctx, cancel := context.WithTimeoutCause(ctx, l.peer.cfg.dialTimeout(), errDialTimeout)
+	defer cancel()
+	l.mu.Lock()
+	l.stats.Dials++
+	l.mu.Unlock()
+	s, err := l.openOnce(tctx)
+	for errors.Is(err, errAgain) && tctx.Err() == nil {
+		s, err = l.openOnce(tctx)
+	}
+	if errors.Is(err, errNobodyWaits) || err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	l.peer.dialled(time.Now(), err)
+	if l.peer.cfg.Hooks.Dialled != nil {
+		l.peer.cfg.Hooks.Dialled(l.peer.addr, l.kind, time.Since(began), err)
+	}
+	return s, err
+}
+
+// errAgain asks for another socket in the same round; it stands beside the
+// reason.
+var errAgain = errors.New("another socket is worth a try")
+
+// again is a failure after which the scripts want a new socket.
+type again struct{ err error }
+
+func (e *again) Error() string   { return e.err.Error() }
+func (e *again) Unwrap() []error { return []error{e.err, errAgain} }
+
+// openOnce opens one socket and does the handshake on it.
+func (l *Lane) openOnce(ctx context.Context) (*socket, error) {
+	raw, tried, err := l.reach(ctx)
+	if err != nil {
+		return nil, &kafka.DialError{Addr: l.peer.addr, Tried: tried, Err: err}
+	}
+	setNoDelay(raw)
+	s := &socket{lane: l, conn: raw, raw: raw, gone: make(chan struct{})}
+	s.tcp, _ = raw.(*net.TCPConn)
+	if l.peer.tls != nil {
+		s.tcp, s.counted = nil, &countConn{Conn: raw}
+		t := tls.Client(s.counted, l.peer.tls)
+		if err := t.HandshakeContext(ctx); err != nil {
+			raw.Close()
+			return nil, l.dialError(tried, l.explainTLS(ctx, err))
+		}
+		s.conn = t
+	}
+	if err := l.adopt(s); err != nil {
+		raw.Close()
+		return nil, l.dialError(tried, err)
+	}
+	if err := s.handshake(ctx); err != nil {
+		s.fail(err)
+		return nil, l.dialError(tried, err)
+	}
+	return s, nil
+}
+
+// adopt makes s the socket of the lane and starts its reader.
+func (l *Lane) adopt(s *socket) error {
+	idle := l.peer.cfg.idleTimeout()
+	cfg := conn.FlightConfig{WriteTimeout: l.peer.cfg.requestTimeout(), Idle: idle}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed != nil {
+		return l.closed
+	}
+	s.flight = conn.NewFlight[pending](cfg, time.Now())
+	if !l.peer.tasks.Go(s.read) {
+		return groupOver(l.peer.tasks.Context())
+	}
+	l.sock, l.draining, l.phase = s, false, kafka.PhaseHandshake
+	return nil
+}
+
+// dialError frames why a socket could not be opened. Refused authentication
+// and missing versions are kinds of their own.
+func (l *Lane) dialError(tried []string, err error) error {
+	var auth *kafka.AuthError
+	var version *kafka.VersionError
+	if errors.As(err, &auth) || errors.As(err, &version) {
+		return err
+	}
+	if e := (*again)(nil); errors.As(err, &e) {
+		return &again{&kafka.DialError{Addr: l.peer.addr, Tried: tried, Err: e.err}}
+	}
+	return &kafka.DialError{Addr: l.peer.addr, Tried: tried, Err: err}
+}
+
+// reach connects to the first address that takes the connection. Each gets an
+// equal share of the time that is left, so that a silent one costs no more.
+func (l *Lane) reach(ctx context.Context) (net.Conn, []string, error) {
+	addrs, err := l.resolve(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var failed reasons
+	for i, addr := range addrs {
+		actx, cancel := ctx, context.CancelFunc(func() {})
+		if end, ok := ctx.Deadline(); ok {
+			share := time.Until(end) / time.Duration(len(addrs)-i)
+			actx, cancel = context.WithTimeoutCause(ctx, share, errDialTimeout)
+		}
+		c, err := l.connect(actx, addr)
+		cancel()
+		if err == nil {
+			return c, addrs[:i+1], nil
+		}
+		failed = append(failed, reason{addr, err})
+		if ctx.Err() != nil {
+			return nil, addrs[:i+1], failed.join()
+		}
+	}
+	return nil, addrs, failed.join()
+}
+
+// resolve gives the addresses of the peer, port included, looked up anew.
+func (l *Lane) resolve(ctx context.Context) ([]string, error) {
+	p := l.peer
+	_, port, err := net.SplitHostPort(p.addr)
+	if err != nil {
+		return nil, err
+	}
+	if isIP(p.host) || p.cfg.Resolve == nil && p.cfg.Dial != nil {
+		return []string{p.addr}, nil
+	}
+	lookup := p.cfg.Resolve
+	if lookup == nil {
+		lookup = net.DefaultResolver.LookupHost
+	}
+	var hosts []string
+	if oerr := outside(ctx, func() { hosts, err = lookup(ctx, p.host) }); oerr != nil {
+		return nil, oerr
+	}
+	if err == nil && len(hosts) == 0 {
+		err = &net.DNSError{Err: "no addresses", Name: p.host, IsNotFound: true}
+	}
+	if err != nil {
+		return nil, err
+	}
+	addrs := make([]string, len(hosts))
+	for i, h := range hosts {
+		addrs[i] = net.JoinHostPort(h, port)
+	}
+	return addrs, nil
+}
+
+func isIP(host string) bool {
+	host, _, _ = strings.Cut(host, "%")
+	return net.ParseIP(host) != nil
+}
+
+// connect opens one TCP connection. A dialer of the user's that does not obey
+// its context is left behind, and what it returns later is closed.
+func (l *Lane) connect(ctx context.Context, addr string) (net.Conn, error) {
+	dial := l.peer.cfg.Dial
+	if dial == nil {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "tcp", addr)
+		return c, causeOf(ctx, err)
+	}
+	type result struct {
+		c   net.Conn
+		err error
+	}
+	got := make(chan result, 1)
+	g := task.New(ctx)
+	g.Go(func(ctx context.Context) error {
+		c, err := dial(ctx, "tcp", addr)
+		got <- result{c, err}
+		return nil
+	})
+	select {
+	case r := <-got:
+		return r.c, causeOf(ctx, r.err)
+	case <-ctx.Done():
+		g.Go(func(context.Context) error {
+			if r := <-got; r.c != nil {
+				r.c.Close()
+			}
+			return nil
+		})
+		return nil, context.Cause(ctx)
+	}
+}
+
+// causeOf replaces the error of an ended context by its cause.
+func causeOf(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// outside runs code of the user's, and leaves it behind when ctx ends: no
+// Close waits for it.
+func outside(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	task.New(ctx).Go(func(context.Context) error {
+		f()
+		close(done)
+		return nil
+	})
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func setNoDelay(c net.Conn) {
+	if t, ok := c.(interface{ SetNoDelay(bool) error }); ok {
+		_ = t.SetNoDelay(true)
+	}
+}
+
+// reason is why one address failed.
+type reason struct {
+	addr string
+	err  error
+}
+
+// reasons is why every address of a name failed.
+type reasons []reason
+
+// join is the error itself if there is only one.
+func (r reasons) join() error {
+	if len(r) == 1 {
+		return r[0].err
+	}
+	return r
+}
+
+func (r reasons) Error() string {
+	parts := make([]string, len(r))
+	for i, f := range r {
+		parts[i] = f.addr + ": " + f.err.Error()
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Unwrap makes errors.Is find the reason of each address.
+func (r reasons) Unwrap() []error {
+	errs := make([]error, len(r))
+	for i, f := range r {
+		errs[i] = f.err
+	}
+	return errs
+}

@@ -1,0 +1,389 @@
+package netconn
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/internal/core/conn"
+	"github.com/ottla/ottla/kafka"
+)
+
+// Lane is one kind of traffic to one address: at most one socket, with one
+// goroutine that dials and writes and one that reads, and the queue before it.
+// It is safe for concurrent use.
+type Lane struct {
+	peer *Peer
+	kind Kind
+	wake chan struct{} // capacity 1; tells the writer goroutine to look again
+	pool sync.Pool     // of *waiter
+
+	mu         sync.Mutex
+	queue      []*Call // not yet written, oldest first; queue[:head] is gone
+	head       int
+	sock       *socket // nil if there is none; not usable before sock.ready
+	running    bool    // the writer goroutine exists
+	asleep     bool    // it waits on wake
+	draining   bool
+	closed     error // cause of Close
+	phase      kafka.Phase
+	cancelDial context.CancelCauseFunc // of the dial under way, nil if none
+	barren     int                     // sockets in a row that were lost before any answer
+	stats      LaneStats
+}
+
+func (l *Lane) init(p *Peer, k Kind) {
+	l.peer, l.kind = p, k
+	l.wake = make(chan struct{}, 1)
+	l.stats.Addr, l.stats.Kind = p.addr, k
+	l.pool.New = func() any { return &waiter{ch: make(chan struct{}, 1)} }
+}
+
+var (
+	errNobodyWaits  = errors.New("nobody waits for the connection any more")
+	errNotConnected = errors.New("not connected")
+)
+
+// Send queues a call and returns at once. If the lane has no socket, one is
+// dialled. c.Done is called once the call is over; not within Send.
+func (l *Lane) Send(c *Call) {
+	ctx := c.Ctx
+	gen := l.enqueue(c)
+	if ctx == nil || ctx.Done() == nil {
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { l.abandon(c, gen) })
+	l.mu.Lock()
+	if c.gen == gen && c.state != callIdle {
+		c.stop, stop = stop, nil
+	}
+	l.mu.Unlock()
+	if stop != nil { // it is over already
+		stop()
+	}
+}
+
+// Do sends a call and waits until it is over or ctx ends, whichever is first.
+// c.Ctx and c.Done are not used.
+func (l *Lane) Do(ctx context.Context, c *Call) (kmsg.Response, error) {
+	w := l.pool.Get().(*waiter)
+	c.Ctx = ctx
+	if ctx.Err() != nil {
+		l.pool.Put(w)
+		return nil, l.timeoutOf(c, kafka.PhaseQueue, context.Cause(ctx))
+	}
+	c.w = w
+	gen := l.enqueue(c)
+	done := ctx.Done()
+	if done == nil {
+		<-w.ch
+	} else {
+		select {
+		case <-w.ch:
+		case <-done:
+			l.abandon(c, gen)
+			<-w.ch
+		}
+	}
+	resp, err := w.resp, w.err
+	w.resp, w.err = nil, nil
+	l.pool.Put(w)
+	return resp, err
+}
+
+// enqueue gives the number of this use of c.
+func (l *Lane) enqueue(c *Call) (gen uint64) {
+	l.mu.Lock()
+	c.gen++
+	gen = c.gen
+	c.state, c.redialled, c.first, c.size, c.stop = callQueued, false, false, 0, nil
+	switch {
+	case l.closed != nil:
+		l.refuseLocked(c, l.closed)
+		return gen
+	case c.OpenOnly && (l.sock == nil || !l.sock.ready):
+		l.refuseLocked(c, &kafka.DialError{Addr: l.peer.addr, Err: errNotConnected})
+		return gen
+	}
+	l.queue = append(l.queue, c)
+	if !l.running {
+		l.running = l.peer.tasks.Go(l.write)
+		if !l.running {
+			l.dequeue(c)
+			l.refuseLocked(c, groupOver(l.peer.tasks.Context()))
+			return gen
+		}
+	}
+	l.wakeLocked()
+	l.mu.Unlock()
+	return gen
+}
+
+// groupOver is why a group runs nothing more.
+func groupOver(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return context.Canceled
+}
+
+// refuseLocked ends a call that never entered the queue, and unlocks. Done is
+// not called on the goroutine of Send, which may hold locks of its own.
+func (l *Lane) refuseLocked(c *Call, err error) {
+	e := ending{c, nil, err}
+	e.takeLocked()
+	l.mu.Unlock()
+	if e.call.w != nil {
+		e.finish()
+		return
+	}
+	time.AfterFunc(0, e.finish)
+}
+
+// wakeLocked makes the writer goroutine look at the lane again.
+func (l *Lane) wakeLocked() {
+	if !l.asleep {
+		return
+	}
+	l.asleep = false
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *Lane) queued() int { return len(l.queue) - l.head }
+
+// dequeue takes c out of the queue, wherever it stands.
+func (l *Lane) dequeue(c *Call) bool {
+	for i := l.head; i < len(l.queue); i++ {
+		if l.queue[i] != c {
+			continue
+		}
+		if i == l.head {
+			l.pop()
+			return true
+		}
+		copy(l.queue[i:], l.queue[i+1:])
+		l.queue[len(l.queue)-1] = nil
+		l.queue = l.queue[:len(l.queue)-1]
+		return true
+	}
+	return false
+}
+
+// pop takes the oldest call out of the queue.
+func (l *Lane) pop() *Call {
+	c := l.queue[l.head]
+	l.queue[l.head] = nil
+	l.head++
+	if l.head == len(l.queue) {
+		l.queue, l.head = l.queue[:0], 0
+	}
+	return c
+}
+
+// requeue puts calls back before everything that waits, in their order.
+func (l *Lane) requeue(calls []*Call) {
+	if len(calls) == 0 {
+		return
+	}
+	for _, c := range calls {
+		c.state = callQueued
+	}
+	l.queue = append(append(make([]*Call, 0, len(calls)+l.queued()), calls...), l.queue[l.head:]...)
+	l.head = 0
+}
+
+// abandon ends a call whose context ended: withdrawn if it was not written,
+// else its answer will be read and dropped.
+func (l *Lane) abandon(c *Call, gen uint64) {
+	l.mu.Lock()
+	if c.gen != gen || c.state == callIdle {
+		l.mu.Unlock()
+		return
+	}
+	phase := kafka.PhaseQueue
+	switch c.state {
+	case callQueued:
+		l.dequeue(c)
+		if l.sock == nil || !l.sock.ready {
+			phase = l.phase
+		}
+		if l.queued() == 0 && l.cancelDial != nil {
+			l.cancelDial(errNobodyWaits)
+		}
+	case callWriting, callWaiting:
+		phase = kafka.PhaseAnswer
+		if c.state == callWriting {
+			phase = kafka.PhaseWrite
+		}
+		if l.sock != nil {
+			l.sock.flight.Abandon(c.id)
+		}
+	}
+	e := ending{c, nil, l.timeoutOf(c, phase, l.withLastDial(phase, context.Cause(c.Ctx)))}
+	e.takeLocked()
+	l.mu.Unlock()
+	e.finish()
+}
+
+// withLastDial adds why the last dial failed to the end of a context that came
+// while the lane was dialling.
+func (l *Lane) withLastDial(phase kafka.Phase, cause error) error {
+	if phase != kafka.PhaseDial {
+		return cause
+	}
+	if _, last := l.peer.Failing(); last != nil {
+		return &causes{cause, last}
+	}
+	return cause
+}
+
+func (l *Lane) timeoutOf(c *Call, phase kafka.Phase, cause error) error {
+	name := "ApiVersions"
+	if c.Req != nil {
+		name = conn.APIName(c.Req.Key())
+	}
+	e := &kafka.TimeoutError{Name: name, Addr: l.peer.addr, Phase: phase, Err: cause}
+	if !c.began.IsZero() && phase >= kafka.PhaseWrite {
+		e.After = time.Since(c.began)
+	}
+	return e
+}
+
+// ending is a call that is over, with its outcome.
+type ending struct {
+	call *Call
+	resp kmsg.Response
+	err  error
+}
+
+// takeLocked makes the call over: nobody else may end it. The lane's mutex is
+// held.
+func (e *ending) takeLocked() {
+	c := e.call
+	c.state = callIdle
+	if c.stop != nil {
+		c.stop()
+		c.stop = nil
+	}
+}
+
+// finish tells the caller. No lock is held.
+func (e *ending) finish() {
+	c := e.call
+	if w := c.w; w != nil {
+		c.w = nil
+		w.resp, w.err = e.resp, e.err
+		w.ch <- struct{}{}
+		return
+	}
+	if c.Done != nil {
+		c.Done(e.resp, e.err)
+	}
+}
+
+func (l *Lane) openVersions() (conn.Versions, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sock == nil || !l.sock.ready {
+		return conn.Versions{}, false
+	}
+	return l.sock.versions, true
+}
+
+// checkIdentity asks the broker of an open socket whether it is that node of
+// that cluster.
+func (l *Lane) checkIdentity(clusterID string, node kafka.NodeID) {
+	l.mu.Lock()
+	able := l.sock != nil && l.sock.ready && l.sock.hello >= 5
+	l.mu.Unlock()
+	if !able {
+		return
+	}
+	id := l.peer.identity()
+	id.ClusterID, id.Node = clusterID, node
+	c := NewCall(context.Background(), conn.NewAPIVersions(id, 5))
+	c.Min, c.Max, c.NoRedial, c.OpenOnly = 5, 5, true, true
+	c.Done = func(resp kmsg.Response, _ error) {
+		if r, ok := resp.(*kmsg.ApiVersionsResponse); ok && r.ErrorCode == rebootstrapRequired {
+			l.peer.mismatch(clusterID, node)
+		}
+	}
+	l.Send(c)
+}
+
+const rebootstrapRequired = 129
+
+func (l *Lane) drain() {
+	l.mu.Lock()
+	l.draining = l.sock != nil
+	l.wakeLocked()
+	l.mu.Unlock()
+}
+
+func (l *Lane) disconnect(cause error) {
+	l.mu.Lock()
+	s := l.sock
+	l.mu.Unlock()
+	if s != nil {
+		s.fail(cause)
+	}
+}
+
+func (l *Lane) close(cause error) {
+	l.mu.Lock()
+	if l.closed != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.closed = cause
+	s := l.sock
+	if l.cancelDial != nil {
+		l.cancelDial(cause)
+	}
+	var over []ending
+	for l.queued() > 0 {
+		over = append(over, ending{l.pop(), nil, cause})
+		over[len(over)-1].takeLocked()
+	}
+	l.wakeLocked()
+	l.mu.Unlock()
+	if s != nil {
+		s.fail(cause)
+	}
+	for i := range over {
+		over[i].finish()
+	}
+}
+
+// Stats are the counts of the lane.
+func (l *Lane) Stats() LaneStats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	st := l.stats
+	st.Queued = l.queued()
+	switch s := l.sock; {
+	case s != nil && s.ready:
+		st.State, st.InFlight = Open, s.flight.Len()
+		if l.draining {
+			st.State = Draining
+		}
+	case l.cancelDial != nil:
+		st.State = Dialling
+	}
+	if s := l.sock; s != nil {
+		st.BytesIn += s.bytesIn.Load()
+	}
+	return st
+}
+
+// causes joins the end of a context with why it could not be met, on one line.
+type causes struct{ ctx, last error }
+
+func (e *causes) Error() string   { return e.ctx.Error() + "; before: " + e.last.Error() }
+func (e *causes) Unwrap() []error { return []error{e.ctx, e.last} }

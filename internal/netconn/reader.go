@@ -1,0 +1,199 @@
+package netconn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/internal/core/conn"
+	"github.com/ottla/ottla/kafka"
+)
+
+// read is the reader goroutine of a socket: it cuts frames, matches them to
+// requests and hands the answers over, until the socket ends.
+func (s *socket) read(context.Context) error {
+	split := conn.NewSplitter(s.lane.peer.cfg.maxResponse(), s.reserve)
+	for {
+		n, err := s.conn.Read(split.Space())
+		if n > 0 {
+			s.bytesIn.Add(int64(n))
+			split.OnRead(n)
+			if !s.frames(split) {
+				return nil
+			}
+		}
+		if err != nil {
+			if errors.Is(err, io.ErrUnexpectedEOF) {
+				err = io.EOF // TLS says so where a close notice is missing
+			}
+			s.failWith(s.lane.explainRead(err), split.Partial(), -1)
+			return nil
+		}
+	}
+}
+
+// reserve says how much the answer with that id may reserve for a buffer of
+// its own, 0 if it goes through the shared one.
+func (s *socket) reserve(id int32) int {
+	s.lane.mu.Lock()
+	defer s.lane.mu.Unlock()
+	o, _ := s.flight.Find(id)
+	return o.Value.reserve
+}
+
+// frames handles every whole frame, and reports whether the socket lives on.
+func (s *socket) frames(split *conn.Splitter) bool {
+	for {
+		f, ok, err := split.Next()
+		if err != nil {
+			s.fail(s.lane.protocolError(err))
+			return false
+		}
+		if !ok {
+			return true
+		}
+		if !s.onFrame(f) {
+			return false
+		}
+	}
+}
+
+func (s *socket) onFrame(f conn.Frame) bool {
+	l := s.lane
+	now := time.Now()
+	l.mu.Lock()
+	o, stray, err := s.flight.OnAnswer(now, f.ID)
+	if err != nil {
+		l.mu.Unlock()
+		var pe *kafka.ProtocolError
+		if errors.As(err, &pe) {
+			pe.First = append([]byte(nil), f.Data[:min(len(f.Data), 16)]...)
+		}
+		s.fail(l.protocolError(err))
+		return false
+	}
+	e := ending{call: o.Value.call}
+	if e.call != nil {
+		e.takeLocked()
+	}
+	if s.ready {
+		s.answers++
+		l.barren = 0
+	}
+	if s.flight.Len() == 0 {
+		s.armLocked()
+		if l.draining {
+			l.wakeLocked()
+		}
+	}
+	l.mu.Unlock()
+	if stray {
+		return true
+	}
+	s.decode(&e, o, f)
+	l.peer.cfg.Journal.add(Entry{
+		At: now, Addr: l.peer.addr, Kind: l.kind, Answer: true, API: o.Key, Version: o.Version,
+		ID: f.ID, Size: len(f.Data) + 4, Code: codeOf(e.resp),
+	})
+	if e.call != nil {
+		e.finish()
+	}
+	return true
+}
+
+// decode reads the answer, at the version that was asked, also for a call that
+// was abandoned: it may hold a throttle.
+func (s *socket) decode(e *ending, o conn.Outstanding[pending], f conn.Frame) {
+	body, err := conn.Body(f.Data, o.Key, o.Value.flexible)
+	if err == nil && e.call != nil && e.call.answer != nil {
+		e.err = e.call.answer(body)
+		return
+	}
+	resp := o.Value.resp
+	if resp == nil {
+		return
+	}
+	if err == nil {
+		if u, ok := resp.(kmsg.UnsafeReadFrom); ok && f.Own {
+			err = u.UnsafeReadFrom(body)
+		} else {
+			err = resp.ReadFrom(body)
+		}
+	}
+	if err != nil {
+		e.err = s.lane.protocolError(&kafka.ProtocolError{
+			What:  "the " + conn.APIName(o.Key) + " answer cannot be decoded",
+			First: append([]byte(nil), f.Data[:min(len(f.Data), 16)]...), Err: err,
+		})
+		return
+	}
+	e.resp = resp
+	if t, ok := resp.(kmsg.ThrottleResponse); ok {
+		s.throttle(t.Throttle())
+	}
+}
+
+// throttle keeps the lane silent where the broker says so. Old brokers waited
+// themselves before they answered.
+func (s *socket) throttle(ms int32, after bool) {
+	if ms <= 0 {
+		return
+	}
+	l, d := s.lane, time.Duration(ms)*time.Millisecond
+	l.mu.Lock()
+	if after {
+		s.flight.OnThrottle(time.Now(), d)
+		s.armLocked()
+	}
+	l.stats.Throttled += d
+	l.mu.Unlock()
+	if l.peer.cfg.Hooks.Throttled != nil {
+		l.peer.cfg.Hooks.Throttled(l.peer.addr, l.kind, d)
+	}
+}
+
+// protocolError adds the address to an error of the machines.
+func (l *Lane) protocolError(err error) error {
+	var pe *kafka.ProtocolError
+	if errors.As(err, &pe) {
+		pe.Addr = l.peer.addr
+	}
+	return err
+}
+
+// codeOf is the top-level error code of the answers that have one and matter
+// to a reader of the journal.
+func codeOf(resp kmsg.Response) int16 {
+	switch r := resp.(type) {
+	case *kmsg.ApiVersionsResponse:
+		return r.ErrorCode
+	case *kmsg.MetadataResponse:
+		return r.ErrorCode
+	case *kmsg.FetchResponse:
+		return r.ErrorCode
+	case *kmsg.FindCoordinatorResponse:
+		return r.ErrorCode
+	case *kmsg.JoinGroupResponse:
+		return r.ErrorCode
+	case *kmsg.SyncGroupResponse:
+		return r.ErrorCode
+	case *kmsg.HeartbeatResponse:
+		return r.ErrorCode
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		return r.ErrorCode
+	case *kmsg.StreamsGroupHeartbeatResponse:
+		return r.ErrorCode
+	case *kmsg.InitProducerIDResponse:
+		return r.ErrorCode
+	case *kmsg.EndTxnResponse:
+		return r.ErrorCode
+	case *kmsg.SASLHandshakeResponse:
+		return r.ErrorCode
+	case *kmsg.SASLAuthenticateResponse:
+		return r.ErrorCode
+	}
+	return 0
+}

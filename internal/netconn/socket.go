@@ -1,0 +1,216 @@
+package netconn
+
+import (
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/internal/core/conn"
+	"github.com/ottla/ottla/internal/core/retry"
+	"github.com/ottla/ottla/kafka"
+)
+
+// pending is what the flight keeps for one request.
+type pending struct {
+	call     *Call         // nil once the caller gave up
+	resp     kmsg.Response // to decode into
+	flexible bool
+	reserve  int // bytes that its answer's own buffer may reserve at once; 0 = no buffer of its own
+}
+
+// socket is one connection of a lane. Fields without a comment of their own
+// are set before its goroutines start and do not change.
+type socket struct {
+	lane    *Lane
+	conn    net.Conn      // as it is read and written: TLS, if that is on
+	raw     net.Conn      // the connection below, which is the one to close
+	tcp     *net.TCPConn  // for vectored writes; nil if there is something between
+	counted *countConn    // below TLS; nil otherwise
+	gone    chan struct{} // closed once dead
+	bytesIn atomic.Int64
+
+	// Guarded by the lane's mutex.
+	flight   *conn.Flight[pending]
+	session  conn.Session
+	versions conn.Versions // set by the handshake
+	hello    int16         // ApiVersions version that was answered
+	ready    bool          // the handshake is over
+	dead     bool
+	err      error // why it is dead
+	requests int   // written since the handshake
+	answers  int   // read since the handshake
+	timer    *time.Timer
+	armed    time.Time // when timer fires, zero if it does not
+	writing  *Call     // its frame is being written
+}
+
+// errIdle closes a socket that was not used for a while.
+var errIdle = errors.New("idle for longer than the limit")
+
+// fail closes the socket and gives every request on it its fate: those that
+// may be repeated go again, the others end. Only the first call counts.
+func (s *socket) fail(err error) { s.failWith(err, 0, -1) }
+
+// failWith is fail with how many bytes of the oldest answer were read, and the
+// id of a request that ran out of its time, -1 for none.
+func (s *socket) failWith(err error, read int, expired int32) {
+	l := s.lane
+	l.mu.Lock()
+	if s.dead {
+		l.mu.Unlock()
+		return
+	}
+	s.dead, s.err = true, err
+	close(s.gone)
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	if l.sock == s {
+		l.sock, l.draining = nil, false
+	}
+	if s.versions.Known() && s.answers == 0 && isLoss(err) {
+		l.barren++
+	}
+	over := l.drainLocked(s, err, read, expired)
+	l.stats.BytesIn += s.bytesIn.Load()
+	ready := s.ready
+	l.wakeLocked()
+	l.mu.Unlock()
+
+	s.raw.Close()
+	if ready && l.peer.cfg.Hooks.Closed != nil {
+		l.peer.cfg.Hooks.Closed(l.peer.addr, l.kind, err)
+	}
+	for i := range over {
+		over[i].finish()
+	}
+}
+
+// drainLocked empties the flight of a dead socket.
+func (l *Lane) drainLocked(s *socket, err error, read int, expired int32) (over []ending) {
+	var again []*Call
+	for o, ok := s.flight.Drain(); ok; o, ok = s.flight.Drain() {
+		c := o.Value.call
+		if c == nil {
+			read = 0
+			continue
+		}
+		if c == s.writing && c.state == callWriting && o.ID != expired {
+			continue // the writer knows in a moment how much of it went out
+		}
+		if o.ID != expired && l.mayRepeatLocked(c, err) {
+			again = append(again, c)
+			continue
+		}
+		e := ending{c, nil, l.lossOf(c, err, read, o.ID == expired)}
+		e.takeLocked()
+		over = append(over, e)
+		read = 0
+	}
+	l.requeue(again)
+	return over
+}
+
+// mayRepeatLocked decides whether a call whose socket was lost is written once
+// more (C41, C43). One of which no byte was written does not count as sent.
+func (l *Lane) mayRepeatLocked(c *Call, err error) bool {
+	if l.closed != nil || c.answer != nil || c.NoRedial || !isLoss(err) {
+		return false
+	}
+	if c.size == 0 {
+		return true
+	}
+	if c.redialled || !retry.ClassOfRequest(c.Req).Repeatable() {
+		return false
+	}
+	c.redialled = true
+	l.stats.Retries++
+	return true
+}
+
+// lossOf is the error of a call whose socket was lost.
+func (l *Lane) lossOf(c *Call, err error, read int, expired bool) error {
+	if l.closed != nil {
+		return l.closed
+	}
+	if expired {
+		phase := kafka.PhaseAnswer
+		if c.state == callWriting {
+			phase = kafka.PhaseWrite
+		}
+		return l.timeoutOf(c, phase, nil)
+	}
+	if !isLoss(err) {
+		return err
+	}
+	return &kafka.ConnError{
+		Name: conn.APIName(c.Req.Key()), Addr: l.peer.addr, Lane: l.kind.String(),
+		Written: int64(c.size), Read: int64(read), First: c.first, Err: lossCause(err),
+	}
+}
+
+// armLocked makes the timer of the socket fire when its clocks may have
+// something to say. It fires too early rather than being moved for every
+// request.
+func (s *socket) armLocked() {
+	d := s.flight.Deadline()
+	if s.lane.queued() > 0 {
+		if until, ok := s.flight.Blocked(time.Now()); ok && (d.IsZero() || until.Before(d)) {
+			d = until
+		}
+	}
+	if at := s.session.Deadline(); !at.IsZero() && (d.IsZero() || at.Before(d)) {
+		d = at
+	}
+	if d.IsZero() || s.dead || !s.armed.IsZero() && !d.Before(s.armed) {
+		return
+	}
+	s.armed = d
+	if s.timer == nil {
+		s.timer = time.AfterFunc(time.Until(d), s.onTimer)
+		return
+	}
+	s.timer.Reset(time.Until(d))
+}
+
+// onTimer runs on a goroutine of the timer.
+func (s *socket) onTimer() {
+	l := s.lane
+	l.mu.Lock()
+	if s.dead {
+		l.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	s.armed = time.Time{}
+	if phase, id, ok := s.flight.Expired(now); ok {
+		o, _ := s.flight.Find(id)
+		l.mu.Unlock()
+		s.failWith(&kafka.TimeoutError{Name: conn.APIName(o.Key), Addr: l.peer.addr, Phase: phase}, 0, id)
+		return
+	}
+	if s.ready && l.queued() == 0 && !s.flight.Usable(now) {
+		l.mu.Unlock()
+		s.fail(errIdle)
+		return
+	}
+	l.wakeLocked() // the end of a throttle, or a session to renew
+	s.armLocked()
+	l.mu.Unlock()
+}
+
+// countConn counts the bytes that reach the network below TLS, which does not
+// tell how much of a failed write went out.
+type countConn struct {
+	net.Conn
+	out atomic.Int64
+}
+
+func (c *countConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.out.Add(int64(n))
+	return n, err
+}
