@@ -23,29 +23,34 @@ func (dialTimeout) Timeout() bool   { return true }
 func (dialTimeout) Temporary() bool { return true }
 func (dialTimeout) Unwrap() error   { return context.DeadlineExceeded }
 
+// dialer opens the sockets of a lane. It runs on the writer goroutine.
+type dialer struct{ lane *Lane }
+
 // dial opens the lane's socket, handshake included, or ends the calls that
 // wait for it. It runs on the writer goroutine.
-func (l *Lane) dial(ctx context.Context) {
+func (d dialer) dial(ctx context.Context) {
+	l := d.lane
 	dctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	l.mu.Lock()
-	if l.closed != nil || l.queued() == 0 {
+	if l.closed != nil || l.queue.len() == 0 {
 		l.mu.Unlock()
 		return
 	}
 	l.cancelDial, l.phase = cancel, kafka.PhaseDial
 	l.mu.Unlock()
 
-	s, err := (*socket)(nil), l.pace(dctx)
+	s, err := (*socket)(nil), d.pace(dctx)
 	if err == nil {
-		s, err = l.open(dctx)
+		s, err = d.open(dctx)
 	}
-	l.dialled(s, err)
+	d.dialled(s, err)
 }
 
 // dialled publishes a ready socket, or gives a failed dial to the calls that
 // waited for it.
-func (l *Lane) dialled(s *socket, err error) {
+func (d dialer) dialled(s *socket, err error) {
+	l := d.lane
 	l.mu.Lock()
 	l.cancelDial = nil
 	var over []ending
@@ -58,8 +63,8 @@ func (l *Lane) dialled(s *socket, err error) {
 	case errors.Is(err, errNobodyWaits):
 		// Calls that came meanwhile want a dial of their own.
 	default:
-		for l.queued() > 0 {
-			over = append(over, ending{l.pop(), nil, err})
+		for l.queue.len() > 0 {
+			over = append(over, ending{l.queue.pop(), nil, err})
 			over[len(over)-1].takeLocked()
 		}
 	}
@@ -70,7 +75,8 @@ func (l *Lane) dialled(s *socket, err error) {
 }
 
 // pace waits until the address may be dialled again.
-func (l *Lane) pace(ctx context.Context) error {
+func (d dialer) pace(ctx context.Context) error {
+	l := d.lane
 	until, _ := l.peer.Failing()
 	l.mu.Lock()
 	barren := l.barren
@@ -94,16 +100,17 @@ func (l *Lane) pace(ctx context.Context) error {
 
 // open makes one dial round: as many sockets as the ApiVersions and SASL
 // scripts ask for, under one deadline.
-func (l *Lane) open(ctx context.Context) (*socket, error) {
+func (d dialer) open(ctx context.Context) (*socket, error) {
+	l := d.lane
 	began := time.Now()
 	tctx, cancel := context.WithTimeoutCause(ctx, l.peer.cfg.dialTimeout(), errDialTimeout)
 	defer cancel()
 	l.mu.Lock()
 	l.stats.Dials++
 	l.mu.Unlock()
-	s, err := l.openOnce(tctx)
+	s, err := d.openOnce(tctx)
 	for errors.Is(err, errAgain) && tctx.Err() == nil {
-		s, err = l.openOnce(tctx)
+		s, err = d.openOnce(tctx)
 	}
 	if errors.Is(err, errNobodyWaits) || err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -126,8 +133,9 @@ func (e *again) Error() string   { return e.err.Error() }
 func (e *again) Unwrap() []error { return []error{e.err, errAgain} }
 
 // openOnce opens one socket and does the handshake on it.
-func (l *Lane) openOnce(ctx context.Context) (*socket, error) {
-	raw, tried, err := l.reach(ctx)
+func (d dialer) openOnce(ctx context.Context) (*socket, error) {
+	l := d.lane
+	raw, tried, err := d.reach(ctx)
 	if err != nil {
 		return nil, &kafka.DialError{Addr: l.peer.addr, Tried: tried, Err: err}
 	}
@@ -139,23 +147,24 @@ func (l *Lane) openOnce(ctx context.Context) (*socket, error) {
 		t := tls.Client(s.counted, l.peer.tls)
 		if err := t.HandshakeContext(ctx); err != nil {
 			raw.Close()
-			return nil, l.dialError(tried, l.explainTLS(ctx, err))
+			return nil, d.dialError(tried, l.peer.explainTLS(ctx, err))
 		}
 		s.conn = t
 	}
-	if err := l.adopt(s); err != nil {
+	if err := d.adopt(s); err != nil {
 		raw.Close()
-		return nil, l.dialError(tried, err)
+		return nil, d.dialError(tried, err)
 	}
 	if err := s.handshake(ctx); err != nil {
 		s.fail(err)
-		return nil, l.dialError(tried, err)
+		return nil, d.dialError(tried, err)
 	}
 	return s, nil
 }
 
 // adopt makes s the socket of the lane and starts its reader.
-func (l *Lane) adopt(s *socket) error {
+func (d dialer) adopt(s *socket) error {
+	l := d.lane
 	idle := l.peer.cfg.idleTimeout()
 	cfg := conn.FlightConfig{WriteTimeout: l.peer.cfg.requestTimeout(), Idle: idle}
 	l.mu.Lock()
@@ -173,22 +182,22 @@ func (l *Lane) adopt(s *socket) error {
 
 // dialError frames why a socket could not be opened. Refused authentication
 // and missing versions are kinds of their own.
-func (l *Lane) dialError(tried []string, err error) error {
+func (d dialer) dialError(tried []string, err error) error {
 	var auth *kafka.AuthError
 	var version *kafka.VersionError
 	if errors.As(err, &auth) || errors.As(err, &version) {
 		return err
 	}
 	if e := (*again)(nil); errors.As(err, &e) {
-		return &again{&kafka.DialError{Addr: l.peer.addr, Tried: tried, Err: e.err}}
+		return &again{&kafka.DialError{Addr: d.lane.peer.addr, Tried: tried, Err: e.err}}
 	}
-	return &kafka.DialError{Addr: l.peer.addr, Tried: tried, Err: err}
+	return &kafka.DialError{Addr: d.lane.peer.addr, Tried: tried, Err: err}
 }
 
 // reach connects to the first address that takes the connection. Each gets an
 // equal share of the time that is left, so that a silent one costs no more.
-func (l *Lane) reach(ctx context.Context) (net.Conn, []string, error) {
-	addrs, err := l.resolve(ctx)
+func (d dialer) reach(ctx context.Context) (net.Conn, []string, error) {
+	addrs, err := d.resolve(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -199,7 +208,7 @@ func (l *Lane) reach(ctx context.Context) (net.Conn, []string, error) {
 			share := time.Until(end) / time.Duration(len(addrs)-i)
 			actx, cancel = context.WithTimeoutCause(ctx, share, errDialTimeout)
 		}
-		c, err := l.connect(actx, addr)
+		c, err := d.connect(actx, addr)
 		cancel()
 		if err == nil {
 			return c, addrs[:i+1], nil
@@ -213,8 +222,8 @@ func (l *Lane) reach(ctx context.Context) (net.Conn, []string, error) {
 }
 
 // resolve gives the addresses of the peer, port included, looked up anew.
-func (l *Lane) resolve(ctx context.Context) ([]string, error) {
-	p := l.peer
+func (d dialer) resolve(ctx context.Context) ([]string, error) {
+	p := d.lane.peer
 	_, port, err := net.SplitHostPort(p.addr)
 	if err != nil {
 		return nil, err
@@ -250,8 +259,8 @@ func isIP(host string) bool {
 
 // connect opens one TCP connection. A dialer of the user's that does not obey
 // its context is left behind, and what it returns later is closed.
-func (l *Lane) connect(ctx context.Context, addr string) (net.Conn, error) {
-	dial := l.peer.cfg.Dial
+func (d dialer) connect(ctx context.Context, addr string) (net.Conn, error) {
+	dial := d.lane.peer.cfg.Dial
 	if dial == nil {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "tcp", addr)

@@ -49,14 +49,14 @@ func Permanent(err error) bool {
 }
 
 // explainRead names why reading ended.
-func (l *Lane) explainRead(err error) error {
+func (p *Peer) explainRead(err error) error {
 	if alert, ok := remoteAlert(err); ok {
-		return l.alertError(alert, err)
+		return p.alertError(alert, err)
 	}
 	return &lossError{err}
 }
 
-func (l *Lane) explainWrite(err error) error { return l.explainRead(err) }
+func (p *Peer) explainWrite(err error) error { return p.explainRead(err) }
 
 // remoteAlert is the text of a TLS alert that the broker sent.
 func remoteAlert(err error) (string, bool) {
@@ -69,33 +69,33 @@ func remoteAlert(err error) (string, bool) {
 
 // alertError keeps the text of a TLS alert. One about certificates is a
 // refused authentication; with TLS 1.3 it comes only after the handshake.
-func (l *Lane) alertError(alert string, err error) error {
+func (p *Peer) alertError(alert string, err error) error {
 	for _, part := range []string{"certificate", "access denied", "unknown authority", "unknown CA"} {
 		if strings.Contains(alert, part) {
 			what := "the broker sent the TLS alert " + strings.TrimPrefix(alert, "tls: ")
-			if cfg := l.peer.tls; cfg != nil && len(cfg.Certificates) == 0 && cfg.GetClientCertificate == nil {
+			if cfg := p.tls; cfg != nil && len(cfg.Certificates) == 0 && cfg.GetClientCertificate == nil {
 				what += "; this client has no certificate configured"
 			}
-			return &kafka.AuthError{Addr: l.peer.addr, Mechanism: "TLS", Message: what, Err: err}
+			return &kafka.AuthError{Addr: p.addr, Mechanism: "TLS", Message: what, Err: err}
 		}
 	}
 	return &lossError{err}
 }
 
 // explainTLS says what went wrong in a TLS handshake.
-func (l *Lane) explainTLS(ctx context.Context, err error) error {
+func (p *Peer) explainTLS(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return &kafka.TimeoutError{Name: "TLS handshake", Addr: l.peer.addr, Phase: kafka.PhaseHandshake, Err: context.Cause(ctx)}
+		return &kafka.TimeoutError{Name: "TLS handshake", Addr: p.addr, Phase: kafka.PhaseHandshake, Err: context.Cause(ctx)}
 	}
 	if alert, ok := remoteAlert(err); ok {
-		if e := (*kafka.AuthError)(nil); errors.As(l.alertError(alert, err), &e) {
+		if e := (*kafka.AuthError)(nil); errors.As(p.alertError(alert, err), &e) {
 			return e
 		}
 		return fmt.Errorf("TLS handshake: the broker sent the alert %w", err)
 	}
 	var cert *tls.CertificateVerificationError
 	if errors.As(err, &cert) {
-		return certError(cert, l.peer.tls.ServerName)
+		return certError(cert, p.tls.ServerName)
 	}
 	var head tls.RecordHeaderError
 	if errors.As(err, &head) {

@@ -121,13 +121,13 @@ func (s *socket) late(ctx context.Context, req kmsg.Request, err error) error {
 func (s *socket) call(ctx context.Context, req kmsg.Request, bounds conn.Bounds) (kmsg.Response, error) {
 	version, err := s.versions.Pick(req, bounds)
 	if err != nil {
-		return nil, s.lane.versionError(err)
+		return nil, s.lane.peer.versionError(err)
 	}
 	req.SetVersion(version)
 	resp := req.ResponseKind()
 	err = s.exchange(ctx, req, func(body []byte) error {
 		if err := resp.ReadFrom(body); err != nil {
-			return s.lane.protocolError(&kafka.ProtocolError{
+			return s.lane.peer.protocolError(&kafka.ProtocolError{
 				What: "the " + conn.APIName(req.Key()) + " answer cannot be decoded", Err: err,
 				First: append([]byte(nil), body[:min(len(body), 16)]...),
 			})
@@ -137,10 +137,10 @@ func (s *socket) call(ctx context.Context, req kmsg.Request, bounds conn.Bounds)
 	return resp, err
 }
 
-func (l *Lane) versionError(err error) error {
+func (p *Peer) versionError(err error) error {
 	var ve *kafka.VersionError
 	if errors.As(err, &ve) {
-		ve.Addr = l.peer.addr
+		ve.Addr = p.addr
 	}
 	return err
 }

@@ -22,8 +22,7 @@ type Lane struct {
 	pool sync.Pool     // of *waiter
 
 	mu         sync.Mutex
-	queue      []*Call // not yet written, oldest first; queue[:head] is gone
-	head       int
+	queue      callQueue
 	sock       *socket // nil if there is none; not usable before sock.ready
 	running    bool    // the writer goroutine exists
 	asleep     bool    // it waits on wake
@@ -108,11 +107,11 @@ func (l *Lane) enqueue(c *Call) (gen uint64) {
 		l.refuseLocked(c, &kafka.DialError{Addr: l.peer.addr, Err: errNotConnected})
 		return gen
 	}
-	l.queue = append(l.queue, c)
+	l.queue.push(c)
 	if !l.running {
 		l.running = l.peer.tasks.Go(l.write)
 		if !l.running {
-			l.dequeue(c)
+			l.queue.remove(c)
 			l.refuseLocked(c, groupOver(l.peer.tasks.Context()))
 			return gen
 		}
@@ -155,49 +154,6 @@ func (l *Lane) wakeLocked() {
 	}
 }
 
-func (l *Lane) queued() int { return len(l.queue) - l.head }
-
-// dequeue takes c out of the queue, wherever it stands.
-func (l *Lane) dequeue(c *Call) bool {
-	for i := l.head; i < len(l.queue); i++ {
-		if l.queue[i] != c {
-			continue
-		}
-		if i == l.head {
-			l.pop()
-			return true
-		}
-		copy(l.queue[i:], l.queue[i+1:])
-		l.queue[len(l.queue)-1] = nil
-		l.queue = l.queue[:len(l.queue)-1]
-		return true
-	}
-	return false
-}
-
-// pop takes the oldest call out of the queue.
-func (l *Lane) pop() *Call {
-	c := l.queue[l.head]
-	l.queue[l.head] = nil
-	l.head++
-	if l.head == len(l.queue) {
-		l.queue, l.head = l.queue[:0], 0
-	}
-	return c
-}
-
-// requeue puts calls back before everything that waits, in their order.
-func (l *Lane) requeue(calls []*Call) {
-	if len(calls) == 0 {
-		return
-	}
-	for _, c := range calls {
-		c.state = callQueued
-	}
-	l.queue = append(append(make([]*Call, 0, len(calls)+l.queued()), calls...), l.queue[l.head:]...)
-	l.head = 0
-}
-
 // abandon ends a call whose context ended: withdrawn if it was not written,
 // else its answer will be read and dropped.
 func (l *Lane) abandon(c *Call, gen uint64) {
@@ -209,11 +165,11 @@ func (l *Lane) abandon(c *Call, gen uint64) {
 	phase := kafka.PhaseQueue
 	switch c.state {
 	case callQueued:
-		l.dequeue(c)
+		l.queue.remove(c)
 		if l.sock == nil || !l.sock.ready {
 			phase = l.phase
 		}
-		if l.queued() == 0 && l.cancelDial != nil {
+		if l.queue.len() == 0 && l.cancelDial != nil {
 			l.cancelDial(errNobodyWaits)
 		}
 	case callWriting, callWaiting:
@@ -347,8 +303,8 @@ func (l *Lane) close(cause error) {
 		l.cancelDial(cause)
 	}
 	var over []ending
-	for l.queued() > 0 {
-		over = append(over, ending{l.pop(), nil, cause})
+	for l.queue.len() > 0 {
+		over = append(over, ending{l.queue.pop(), nil, cause})
 		over[len(over)-1].takeLocked()
 	}
 	l.wakeLocked()
@@ -366,7 +322,7 @@ func (l *Lane) Stats() LaneStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st := l.stats
-	st.Queued = l.queued()
+	st.Queued = l.queue.len()
 	switch s := l.sock; {
 	case s != nil && s.ready:
 		st.State, st.InFlight = Open, s.flight.Len()

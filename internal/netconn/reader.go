@@ -29,7 +29,7 @@ func (s *socket) read(context.Context) error {
 			if errors.Is(err, io.ErrUnexpectedEOF) {
 				err = io.EOF // TLS says so where a close notice is missing
 			}
-			s.failWith(s.lane.explainRead(err), split.Partial(), -1)
+			s.failWith(s.lane.peer.explainRead(err), split.Partial(), -1)
 			return nil
 		}
 	}
@@ -49,7 +49,7 @@ func (s *socket) frames(split *conn.Splitter) bool {
 	for {
 		f, ok, err := split.Next()
 		if err != nil {
-			s.fail(s.lane.protocolError(err))
+			s.fail(s.lane.peer.protocolError(err))
 			return false
 		}
 		if !ok {
@@ -72,7 +72,7 @@ func (s *socket) onFrame(f conn.Frame) bool {
 		if errors.As(err, &pe) {
 			pe.First = append([]byte(nil), f.Data[:min(len(f.Data), 16)]...)
 		}
-		s.fail(l.protocolError(err))
+		s.fail(l.peer.protocolError(err))
 		return false
 	}
 	e := ending{call: o.Value.call}
@@ -124,7 +124,7 @@ func (s *socket) decode(e *ending, o conn.Outstanding[pending], f conn.Frame) {
 		}
 	}
 	if err != nil {
-		e.err = s.lane.protocolError(&kafka.ProtocolError{
+		e.err = s.lane.peer.protocolError(&kafka.ProtocolError{
 			What:  "the " + conn.APIName(o.Key) + " answer cannot be decoded",
 			First: append([]byte(nil), f.Data[:min(len(f.Data), 16)]...), Err: err,
 		})
@@ -156,10 +156,10 @@ func (s *socket) throttle(ms int32, after bool) {
 }
 
 // protocolError adds the address to an error of the machines.
-func (l *Lane) protocolError(err error) error {
+func (p *Peer) protocolError(err error) error {
 	var pe *kafka.ProtocolError
 	if errors.As(err, &pe) {
-		pe.Addr = l.peer.addr
+		pe.Addr = p.addr
 	}
 	return err
 }

@@ -110,7 +110,7 @@ func (l *Lane) drainLocked(s *socket, err error, read int, expired int32) (over 
 		over = append(over, e)
 		read = 0
 	}
-	l.requeue(again)
+	l.queue.putBack(again)
 	return over
 }
 
@@ -157,7 +157,7 @@ func (l *Lane) lossOf(c *Call, err error, read int, expired bool) error {
 // request.
 func (s *socket) armLocked() {
 	d := s.flight.Deadline()
-	if s.lane.queued() > 0 {
+	if s.lane.queue.len() > 0 {
 		if until, ok := s.flight.Blocked(time.Now()); ok && (d.IsZero() || until.Before(d)) {
 			d = until
 		}
@@ -192,7 +192,7 @@ func (s *socket) onTimer() {
 		s.failWith(&kafka.TimeoutError{Name: conn.APIName(o.Key), Addr: l.peer.addr, Phase: phase}, 0, id)
 		return
 	}
-	if s.ready && l.queued() == 0 && !s.flight.Usable(now) {
+	if s.ready && l.queue.len() == 0 && !s.flight.Usable(now) {
 		l.mu.Unlock()
 		s.fail(errIdle)
 		return

@@ -64,13 +64,13 @@ func (w *writer) next(ctx context.Context) work {
 	l := w.lane
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, s, waiting := time.Now(), l.sock, l.queued() > 0
+	now, s, waiting := time.Now(), l.sock, l.queue.len() > 0
 	switch {
 	case l.closed != nil || s == nil && !waiting:
 		l.running = false
 		return work{exit: true}
 	case s == nil:
-		return work{do: func() { l.dial(ctx) }}
+		return work{do: func() { dialer{l}.dial(ctx) }}
 	case !s.flight.Usable(now):
 		return work{do: func() { s.fail(errIdle) }}
 	}
@@ -95,13 +95,13 @@ func (w *writer) next(ctx context.Context) work {
 // prepareLocked takes the oldest call out of the queue and encodes it.
 func (w *writer) prepareLocked(now time.Time, s *socket) work {
 	l := w.lane
-	c := l.pop()
+	c := l.queue.pop()
 	if c.table {
 		return over(ending{c, nil, nil})
 	}
 	version, err := s.versions.Pick(c.Req, conn.Bounds{Min: c.Min, Max: c.Max, Cap: l.peer.cfg.cap(c.Req.Key())})
 	if err != nil {
-		return over(ending{c, nil, l.versionError(err)})
+		return over(ending{c, nil, l.peer.versionError(err)})
 	}
 	c.Req.SetVersion(version)
 	return work{f: w.encodeLocked(now, s, c)}
@@ -224,7 +224,7 @@ func (w *writer) wrote(f frame, n int, err error) {
 	dead := s.dead
 	l.mu.Unlock()
 	if err != nil && !dead {
-		s.fail(l.explainWrite(err))
+		s.fail(l.peer.explainWrite(err))
 	}
 	if e != nil {
 		e.finish()
@@ -236,10 +236,10 @@ func (w *writer) wrote(f frame, n int, err error) {
 func (l *Lane) fateLocked(c *Call, s *socket, err error) *ending {
 	cause := s.err
 	if cause == nil {
-		cause = l.explainWrite(err)
+		cause = l.peer.explainWrite(err)
 	}
 	if l.mayRepeatLocked(c, cause) {
-		l.requeue([]*Call{c})
+		l.queue.putBack([]*Call{c})
 		return nil
 	}
 	return &ending{c, nil, l.lossOf(c, cause, 0, false)}
