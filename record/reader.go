@@ -17,19 +17,19 @@ const slabSize = 128
 // payload is not written to. Headers lie in slabs that the Reader allocates,
 // about one for a hundred headers, and does not touch again.
 type Reader struct {
-	buf   []byte // the payload; read up to pos
-	pos   int
-	batch Batch
-	left  int32 // records to come
-	last  int64 // delta of the record read last, -1 before the first
-	max   int64 // delta of the last offset
-	base  int64
-	time  int64
-	fixed bool // time is that of every record
-	kind  kafka.TimestampType
-	epoch kafka.LeaderEpoch
-	slab  []kafka.Header // len used
-	err   error
+	buf      []byte // the payload; read up to pos
+	pos      int
+	batch    Batch
+	left     int32 // records to come
+	last     int64 // delta of the record read last, -1 before the first
+	max      int64 // delta of the last offset
+	base     int64
+	time     int64
+	timeMask int64 // 0 if time is that of every record, -1 otherwise
+	kind     kafka.TimestampType
+	epoch    kafka.LeaderEpoch
+	slab     []kafka.Header // len used
+	err      error
 }
 
 // Reset begins with the records of b. payload is what [Batch.Payload] gave.
@@ -38,10 +38,9 @@ func (r *Reader) Reset(b Batch, payload []byte) {
 	r.left, r.last, r.max = b.i32(posCount), -1, int64(b.lastDelta())
 	r.base, r.epoch = int64(b.BaseOffset()), b.LeaderEpoch()
 	r.kind = b.TimestampType()
-	r.fixed = r.kind == kafka.LogAppendTime
-	r.time = int64(b.FirstTimestamp())
-	if r.fixed {
-		r.time = int64(b.MaxTimestamp())
+	r.time, r.timeMask = int64(b.FirstTimestamp()), -1
+	if r.kind == kafka.LogAppendTime {
+		r.time, r.timeMask = int64(b.MaxTimestamp()), 0
 	}
 }
 
@@ -60,25 +59,61 @@ func (r *Reader) Next(rec *kafka.Record) bool {
 	if r.left <= 0 {
 		return r.end()
 	}
+	// The short way: numbers of one or two bytes and no headers.
 	buf := r.buf
-	length, i := uvarint32(buf, r.pos)
+	length, i := short(buf, r.pos)
+	end := i + int(unzig32(length))
+	time, i := short(buf, i+1) // buf[i] are attributes that have no meaning
+	zdelta, i := short(buf, i)
+	klen, keyAt := short(buf, i)
+	k := int(unzig32(klen))
+	vlen, valueAt := short(buf, keyAt+max(k, 0))
+	v := int(unzig32(vlen))
+	i = valueAt + max(v, 0)
+	if keyAt < 0 || valueAt < 0 || k < -1 || v < -1 || i != end-1 || uint(i) >= uint(len(buf)) || buf[i] != 0 {
+		return r.nextLong(rec)
+	}
+	rec.Key, rec.Value, rec.Headers = nil, nil, nil
+	if k >= 0 {
+		rec.Key = buf[keyAt : keyAt+k : keyAt+k]
+	}
+	if v >= 0 {
+		rec.Value = buf[valueAt:i:i]
+	}
+	return r.took(rec, end, unzig32(zdelta), unzig64(uint64(time)))
+}
+
+// took ends the reading of a record: it checks its offset, fills in what comes
+// from the batch and moves on to end.
+func (r *Reader) took(rec *kafka.Record, end int, delta int32, time int64) bool {
+	d := int64(delta)
+	if d <= r.last || d > r.max {
+		return r.fail("its offset is not between that of the record before it and the end of the batch")
+	}
+	r.pos, r.last = end, d
+	r.left--
+	rec.Offset = kafka.Offset(r.base + d)
+	rec.Timestamp = kafka.Timestamp(r.time + time&r.timeMask)
+	rec.TimestampType, rec.LeaderEpoch = r.kind, r.epoch
+	return true
+}
+
+// nextLong reads any record, and says what is wrong with one.
+func (r *Reader) nextLong(rec *kafka.Record) bool {
+	length, i := uvarint32(r.buf, r.pos)
 	n := int(unzig32(length))
-	if i < 0 || n < 0 || n > len(buf)-i {
+	if i < 0 || n < 0 || n > len(r.buf)-i {
 		return r.fail("its length goes beyond the batch")
 	}
 	end := i + n
-	body := buf[i:end:end]
-	time, i := uvarint64(body, 1) // body[0] are attributes that have no meaning
+	body := r.buf[i:end:end]
+	time, i := uvarint64(body, 1)
 	if i < 0 {
 		return r.fail("its timestamp is cut or too long")
 	}
-	zdelta, i := uvarint32(body, i)
+	delta, i := uvarint32(body, i)
 	if i < 0 {
 		return r.fail("its offset is cut or too long")
-	}
-	delta := int64(unzig32(zdelta))
-	if delta <= r.last || delta > r.max {
-		return r.fail("its offset is not between that of the record before it and the end of the batch")
 	}
 	key, i := field(body, i)
 	if i < 0 {
@@ -88,22 +123,8 @@ func (r *Reader) Next(rec *kafka.Record) bool {
 	if i < 0 {
 		return r.fail("its value goes beyond the record")
 	}
-	rec.Key, rec.Value, rec.Headers = key, value, nil
-	if i != n-1 || body[i] != 0 {
-		if !r.readHeaders(rec, body, i) {
-			return false
-		}
-	}
-	r.pos = end
-	r.last = delta
-	r.left--
-	rec.Offset = kafka.Offset(r.base + delta)
-	rec.Timestamp = kafka.Timestamp(r.time)
-	if !r.fixed {
-		rec.Timestamp += kafka.Timestamp(unzig64(time))
-	}
-	rec.TimestampType, rec.LeaderEpoch = r.kind, r.epoch
-	return true
+	rec.Key, rec.Value = key, value
+	return r.readHeaders(rec, body, i) && r.took(rec, end, unzig32(delta), unzig64(time))
 }
 
 // field reads a byte string with its length before it. A length of -1 is null.
@@ -133,7 +154,10 @@ func (r *Reader) readHeaders(rec *kafka.Record, body []byte, i int) bool {
 	if i < 0 || n < 0 || n > (len(body)-i)/2 { // a header is 2 bytes or more
 		return r.fail("its number of headers goes beyond the record")
 	}
-	hs := r.headers(n)
+	var hs []kafka.Header
+	if n > 0 {
+		hs = r.headers(n)
+	}
 	for k := range hs {
 		name, j := field(body, i)
 		if j < 0 || name == nil {
@@ -149,9 +173,7 @@ func (r *Reader) readHeaders(rec *kafka.Record, body []byte, i int) bool {
 	if i != len(body) {
 		return r.fail("its length is not that of its fields")
 	}
-	if n > 0 {
-		rec.Headers = hs
-	}
+	rec.Headers = hs
 	return true
 }
 
