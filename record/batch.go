@@ -209,7 +209,7 @@ func (b Batch) Control() bool { return b.has(attrControl) }
 // Verify compares the CRC-32C of the batch with the one it carries. The error
 // is a [*CorruptError] that unwraps to [ErrChecksum].
 func (b Batch) Verify() error {
-	if sum := crc32.Checksum(b.b[posAttributes:], castagnoli); sum != b.CRC() {
+	if sum := checksum(b.b); sum != b.CRC() {
 		return b.corrupt(fmt.Sprintf("it carries CRC %08x, its bytes have %08x", b.CRC(), sum), ErrChecksum)
 	}
 	return nil
@@ -235,6 +235,9 @@ func (b Batch) Payload(d *compress.Decompressor, dst []byte, limit int) ([]byte,
 	}
 	return out[start:], nil
 }
+
+// checksum is the CRC-32C of a batch's bytes, from the attributes on.
+func checksum(wire []byte) uint32 { return crc32.Checksum(wire[posAttributes:], castagnoli) }
 
 // AddSequence is the sequence number n places after seq: after 2^31-1 comes 0.
 // Neither may be negative.

@@ -2,7 +2,6 @@ package record
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 	"math"
 	"slices"
 
@@ -20,7 +19,8 @@ type Builder struct {
 	// format, 2 GiB. The caller may set it at any time.
 	Limit int
 
-	buf   []byte // header, not yet written, and records; nil until the first Append
+	buf   []byte // all of the buffer; nil until the first Append
+	n     int    // bytes of buf in use: the header, not yet written, and records
 	count int32
 	next  int32 // offset delta of the next record
 	base  int64 // timestamp of the first record
@@ -31,14 +31,14 @@ type Builder struct {
 // contents do not matter and which belongs to the Builder until Release. buf may
 // be nil.
 func (b *Builder) Reset(buf []byte) {
-	*b = Builder{Limit: b.Limit, buf: buf[:0]}
+	*b = Builder{Limit: b.Limit, buf: buf[:cap(buf)]}
 }
 
 // Release gives the buffer of the Builder back to the caller, and leaves the
 // Builder empty and without one. A sealed batch that was not compressed lies in
 // that buffer.
 func (b *Builder) Release() []byte {
-	buf := b.buf
+	buf := b.buf[:b.n]
 	b.Reset(nil)
 	return buf
 }
@@ -48,7 +48,7 @@ func (b *Builder) Count() int { return int(b.count) }
 
 // Len is the size that the batch has on the wire if it is not compressed, its
 // header included.
-func (b *Builder) Len() int { return max(len(b.buf), HeaderSize) }
+func (b *Builder) Len() int { return max(b.n, HeaderSize) }
 
 // FirstTimestamp is the timestamp of the first record, 0 without one.
 func (b *Builder) FirstTimestamp() kafka.Timestamp { return kafka.Timestamp(b.base) }
@@ -81,30 +81,45 @@ func (b *Builder) limit() int {
 // appendAt is Append with the offset delta of the record.
 func (b *Builder) appendAt(delta int32, ts kafka.Timestamp, key, value []byte, headers []kafka.Header) bool {
 	time := b.sinceBase(ts)
-	body := bodySize(time, delta, key, value) + headersSize(headers)
-	size := uvarintLen(uint64(body)<<1) + body
-	at := b.Len()
-	if size > b.limit()-at || delta < 0 {
+	body := bodySize(time, delta, key, value)
+	if len(headers) == 0 {
+		body++
+	} else {
+		body += headersSize(headers)
+	}
+	at := max(b.n, HeaderSize)
+	end := at + uvarintLen(uint64(body)<<1) + body
+	if end > b.limit() || delta < 0 {
 		return false
 	}
-	if at+size > cap(b.buf) {
-		b.buf = slices.Grow(b.buf, at+size-len(b.buf))
+	if end > len(b.buf) {
+		b.grow(end)
 	}
-	buf := b.buf[:at+size]
+	buf := b.buf[:end]
 	i := putUvarint(buf, at, uint64(body)<<1)
 	buf[i] = 0
 	i = putUvarint(buf, i+1, zig64(time))
 	i = putUvarint(buf, i, uint64(zig32(delta)))
 	i = putField(buf, i, key)
 	i = putField(buf, i, value)
-	putHeaders(buf, i, headers)
+	if len(headers) == 0 {
+		buf[i] = 0
+	} else {
+		putHeaders(buf, i, headers)
+	}
 	if b.count == 0 {
 		b.base, b.max = int64(ts), int64(ts)
 	}
 	b.max = max(b.max, int64(ts))
-	b.buf, b.next = buf, delta+1
+	b.n, b.next = end, delta+1
 	b.count++
 	return true
+}
+
+// grow makes the buffer end bytes long or longer.
+func (b *Builder) grow(end int) {
+	buf := slices.Grow(b.buf[:b.n], end-b.n)
+	b.buf = buf[:cap(buf)]
 }
 
 // sinceBase is the timestamp delta of a record that is appended next.
@@ -120,12 +135,9 @@ func bodySize(time int64, delta int32, key, value []byte) int {
 	return 1 + uvarintLen(zig64(time)) + uvarintLen(uint64(zig32(delta))) + fieldSize(key) + fieldSize(value)
 }
 
-func fieldSize(f []byte) int {
-	if len(f) < 64 { // null, too
-		return 1 + len(f)
-	}
-	return uvarintLen(uint64(len(f))<<1) + len(f)
-}
+// fieldSize is the size of a byte string with its length. A length of 0 and one
+// of -1, which is null, take a byte.
+func fieldSize(f []byte) int { return uvarintLen(uint64(len(f))<<1) + len(f) }
 
 func headersSize(headers []kafka.Header) int {
 	if len(headers) == 0 {
@@ -188,7 +200,7 @@ func (b *Builder) Seal(s Stamp, codec compress.Codec, c *compress.Compressor, le
 		wire, compressed = b.compress(codec, c, level, dst)
 	}
 	if !compressed {
-		wire, codec = b.buf, compress.None
+		wire, codec = b.buf[:b.n:b.n], compress.None
 	}
 	b.putHeader(wire, int16(codec))
 	stamp(wire, s)
@@ -199,8 +211,8 @@ func (b *Builder) Seal(s Stamp, codec compress.Codec, c *compress.Compressor, le
 func (b *Builder) compress(codec compress.Codec, c *compress.Compressor, level int, dst []byte) ([]byte, bool) {
 	start := len(dst)
 	dst = slices.Grow(dst, HeaderSize)[:start+HeaderSize]
-	dst, err := c.Compress(dst, codec, level, b.buf[HeaderSize:])
-	if err != nil || len(dst)-start >= len(b.buf) {
+	dst, err := c.Compress(dst, codec, level, b.buf[HeaderSize:b.n])
+	if err != nil || len(dst)-start >= b.n {
 		return nil, false
 	}
 	return dst[start:], true
@@ -228,5 +240,5 @@ func stamp(wire []byte, s Stamp) {
 	binary.BigEndian.PutUint64(wire[posProducerID:], uint64(s.ProducerID))
 	binary.BigEndian.PutUint16(wire[posProducerEpoch:], uint16(s.ProducerEpoch))
 	binary.BigEndian.PutUint32(wire[posBaseSequence:], uint32(s.BaseSequence))
-	binary.BigEndian.PutUint32(wire[posCRC:], crc32.Checksum(wire[posAttributes:], castagnoli))
+	binary.BigEndian.PutUint32(wire[posCRC:], checksum(wire))
 }

@@ -74,9 +74,21 @@ func uvarintLen(v uint64) int { return (9*bits.Len64(v) + 64) >> 6 }
 // putUvarint writes v at b[i:], which must have room, and returns the index
 // after it.
 func putUvarint(b []byte, i int, v uint64) int {
-	for v >= 0x80 {
+	if v < 0x80 {
+		b[i] = byte(v)
+		return i + 1
+	}
+	if v < 0x4000 {
+		b[i+1] = byte(v >> 7)
 		b[i] = byte(v) | 0x80
-		v >>= 7
+		return i + 2
+	}
+	return putLong(b, i, v)
+}
+
+func putLong(b []byte, i int, v uint64) int {
+	for ; v >= 0x80; v >>= 7 {
+		b[i] = byte(v) | 0x80
 		i++
 	}
 	b[i] = byte(v)
