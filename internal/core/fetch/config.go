@@ -1,0 +1,127 @@
+package fetch
+
+import (
+	"time"
+
+	"github.com/ottla/ottla/internal/core/retry"
+	"github.com/ottla/ottla/kafka"
+)
+
+// Isolation says which transactional records are data (isolation.level).
+type Isolation int8
+
+const (
+	ReadCommitted   Isolation = iota // only those of committed transactions
+	ReadUncommitted                  // all, of open and aborted transactions too
+)
+
+// String is Kafka's name of the level.
+func (i Isolation) String() string {
+	if i == ReadUncommitted {
+		return "read_uncommitted"
+	}
+	return "read_committed"
+}
+
+// wire is the level's number in a request, where Kafka counts the other way.
+func (i Isolation) wire() int8 {
+	if i == ReadUncommitted {
+		return 0
+	}
+	return 1
+}
+
+// Reset is what to do with a position that is outside of the log
+// (auto.offset.reset).
+type Reset int8
+
+const (
+	// ResetNearest takes the end of the log that is nearer: the first offset if
+	// the position fell behind retention, else the log end, which is reported as
+	// a [*kafka.DataLossError].
+	ResetNearest  Reset = iota
+	ResetEarliest       // the first offset of the log
+	ResetLatest         // the end of the log
+	ResetFail           // stop the partition with a [*kafka.OutOfRangeError]
+)
+
+// String is the policy's name.
+func (r Reset) String() string {
+	return [...]string{"nearest", "earliest", "latest", "fail"}[r]
+}
+
+// Special timestamps of ListOffsets.
+const (
+	timeLatest   kafka.Timestamp = -1
+	timeEarliest kafka.Timestamp = -2
+)
+
+// Start is where reading of a partition begins. The zero value is the first
+// offset of the log.
+type Start struct {
+	kind startKind
+	at   int64 // an offset or a timestamp
+}
+
+type startKind uint8
+
+const (
+	startEarliest startKind = iota
+	startLatest
+	startOffset
+	startTime
+)
+
+// Earliest starts at the first offset of the log.
+func Earliest() Start { return Start{} }
+
+// Latest starts behind the last record: with [ReadCommitted] at the last stable
+// offset.
+func Latest() Start { return Start{kind: startLatest} }
+
+// AtOffset starts at offset o. A negative one is the beginning of the log.
+func AtOffset(o kafka.Offset) Start {
+	if o < 0 {
+		return Start{}
+	}
+	return Start{kind: startOffset, at: int64(o)}
+}
+
+// AtTime starts at the first record whose timestamp is t or later, and at the
+// end of the log if there is none. A negative t is the beginning of the log.
+func AtTime(t kafka.Timestamp) Start {
+	if t < 0 {
+		return Start{}
+	}
+	return Start{kind: startTime, at: int64(t)}
+}
+
+// timestamp is what to ask ListOffsets for; ok is false for a plain offset.
+func (s Start) timestamp() (ts kafka.Timestamp, ok bool) {
+	switch s.kind {
+	case startEarliest:
+		return timeEarliest, true
+	case startLatest:
+		return timeLatest, true
+	case startTime:
+		return kafka.Timestamp(s.at), true
+	default:
+		return 0, false
+	}
+}
+
+// Config is what a Machine is made with. Every field must be set, except Rack
+// and the booleans.
+type Config struct {
+	MaxWait           time.Duration // fetch.max.wait.ms
+	MinBytes          int32         // fetch.min.bytes
+	MaxBytes          int32         // fetch.max.bytes
+	PartitionMaxBytes int32         // max.partition.fetch.bytes
+	Budget            int64         // bytes that may wait to be handed out, and be on their way
+	Isolation         Isolation     // isolation.level
+	Reset             Reset         // auto.offset.reset
+	Rack              string        // client.rack
+	UnknownTimeout    time.Duration // how long a topic once seen may be unknown to a broker
+	RequestTimeout    time.Duration // request.timeout.ms, told to brokers in ListOffsets
+	Retry             retry.Backoff
+}

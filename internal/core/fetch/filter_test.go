@@ -1,0 +1,231 @@
+package fetch
+
+import (
+	"testing"
+
+	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/record"
+	"github.com/ottla/ottla/record/compress"
+)
+
+// The silent failures of this file and the mutations that make their tests
+// fail: aborted data handed out (walk.filter always false), committed data
+// dropped (aborted.leave does nothing), order of the list trusted (no sort),
+// a stall (walk.skip without moving the cursor).
+
+func TestF10ReadCommittedDropsAbortedRecordsItself(t *testing.T) {
+	log := batches(tx(7, 0, 1), data(2, 2), mark(record.Abort, 7, 3), data(4, 4))
+	for _, c := range []struct {
+		iso  Isolation
+		want []kafka.Offset
+	}{{ReadCommitted, []kafka.Offset{2, 4}}, {ReadUncommitted, []kafka.Offset{0, 1, 2, 4}}} {
+		cfg := testConfig()
+		cfg.Isolation = c.iso
+		r := reading(t, cfg, 0)
+		a := r.answer("t", partAnswer{hw: 5, lso: 5, aborted: abortedList(7, 0), data: log})
+		if a.Req.IsolationLevel != c.iso.wire() {
+			t.Errorf("%v is %d on the wire", c.iso, a.Req.IsolationLevel)
+		}
+		wantOffsets(t, r.offsets(), c.want...)
+		if r.position(tp0) != 5 {
+			t.Errorf("%v: position %d, want 5", c.iso, r.position(tp0))
+		}
+	}
+	if (ReadCommitted).wire() != 1 || ReadUncommitted.wire() != 0 {
+		t.Error("the levels have the wrong numbers on the wire")
+	}
+}
+
+// R28: both halves of it. The mutation that drops everything of an aborted
+// producer is aborted.leave doing nothing.
+func TestF11AnAbortMarkerClosesTheRangeOfItsProducer(t *testing.T) {
+	t.Run("R28", func(t *testing.T) {
+		r := reading(t, testConfig(), 0)
+		r.answer("t", partAnswer{hw: 6, lso: 6, aborted: abortedList(7, 0), data: batches(
+			tx(7, 0, 1), mark(record.Abort, 7, 2), tx(7, 3, 4), mark(record.Commit, 7, 5))})
+		wantOffsets(t, r.offsets(), 3, 4)
+	})
+	t.Run("B143", func(t *testing.T) {
+		r := reading(t, testConfig(), 1)
+		r.answer("t", partAnswer{hw: 10, lso: 10, aborted: abortedList(1, 4), data: batches(
+			tx(1, 1, 1), mark(record.Commit, 1, 2), tx(2, 3, 3), tx(1, 4, 4), mark(record.Commit, 2, 5),
+			mark(record.Abort, 1, 6), tx(1, 7, 7), tx(2, 8, 8), mark(record.Commit, 1, 9))})
+		wantOffsets(t, r.offsets(), 1, 3, 7, 8)
+	})
+	t.Run("B142 R4", func(t *testing.T) {
+		r := reading(t, testConfig(), 100)
+		r.answer("t", partAnswer{hw: 400, lso: 400, aborted: abortedList(7, 300, 7, 100), data: batches(
+			tx(7, 100, 101), mark(record.Abort, 7, 102), tx(7, 200, 200), mark(record.Commit, 7, 201),
+			tx(7, 300, 301), mark(record.Abort, 7, 302), data(303, 303))})
+		wantOffsets(t, r.offsets(), 200, 303)
+	})
+	t.Run("a range that began before the fetch offset holds", func(t *testing.T) {
+		r := reading(t, testConfig(), 50)
+		r.answer("t", partAnswer{hw: 54, lso: 54, aborted: abortedList(7, 3), data: batches(
+			tx(7, 50, 51), mark(record.Abort, 7, 52), tx(7, 53, 53))})
+		wantOffsets(t, r.offsets(), 53)
+	})
+	t.Run("only transactional batches are dropped", func(t *testing.T) {
+		plain := data(1, 1).build()
+		copy(plain[43:], tx(7, 0, 0).build()[43:51]) // the same producer id, without a transaction
+		reseal(plain)
+		r := reading(t, testConfig(), 0)
+		r.answer("t", partAnswer{hw: 3, lso: 3, aborted: abortedList(7, 0), data: append(append(
+			batches(tx(7, 0, 0)), plain...), batches(mark(record.Abort, 7, 2))...)})
+		wantOffsets(t, r.offsets(), 1)
+	})
+	t.Run("a commit marker in between closes nothing", func(t *testing.T) {
+		r := reading(t, testConfig(), 0)
+		r.answer("t", partAnswer{hw: 4, lso: 4, aborted: abortedList(7, 0), data: batches(
+			tx(7, 0, 0), mark(record.Commit, 8, 1), tx(7, 2, 2), mark(record.Abort, 7, 3))})
+		wantOffsets(t, r.offsets())
+	})
+}
+
+func TestF12NothingAtOrAboveTheLastStableOffsetIsReturned(t *testing.T) {
+	log := batches(data(0, 1), tx(7, 2, 3), data(4, 4))
+	r := reading(t, testConfig(), 0)
+	r.answer("t", partAnswer{hw: 5, lso: 2, data: log})
+	wantOffsets(t, r.offsets(), 0, 1)
+	if r.position(tp0) != 2 {
+		t.Errorf("position %d passed the last stable offset 2", r.position(tp0))
+	}
+	// A broker that keeps sending what may not be seen must not make a spin.
+	r.answer("t", partAnswer{hw: 5, lso: 2, data: batches(tx(7, 2, 3), data(4, 4))})
+	if _, ok := maybe[*FetchAction](r); ok {
+		t.Fatal("asked again at once after an answer that moved nothing")
+	}
+	r.wait()
+	r.answer("t", partAnswer{hw: 6, lso: -1, data: batches(tx(7, 2, 3), data(4, 4), mark(record.Commit, 7, 5))})
+	wantOffsets(t, r.offsets(), 2, 3, 4) // -1 is unknown and hides nothing
+
+	cfg := testConfig()
+	cfg.Isolation = ReadUncommitted
+	r = reading(t, cfg, 0)
+	r.answer("t", partAnswer{hw: 5, lso: 2, data: log})
+	wantOffsets(t, r.offsets(), 0, 1, 2, 3, 4)
+}
+
+func TestF13ControlBatchesAreNeverData(t *testing.T) {
+	for _, iso := range []Isolation{ReadCommitted, ReadUncommitted} {
+		cfg := testConfig()
+		cfg.Isolation = iso
+		r := reading(t, cfg, 0)
+		r.answer("t", partAnswer{hw: 6, lso: 6, data: batches(
+			tx(7, 0, 0), mark(record.Commit, 7, 1), mark(record.ControlType(99), 7, 2), tx(8, 3, 3), mark(record.Abort, 8, 4),
+			spec{base: 5, last: 5, control: true, empty: true})})
+		wantOffsets(t, r.offsets(), 0, 3)
+		if r.position(tp0) != 6 {
+			t.Errorf("position %d, want 6", r.position(tp0))
+		}
+	}
+}
+
+// R29: records before the position twice, or the bookkeeping skipped for them.
+// Mutations: chunk.from = base offset; the walk skipping old batches before
+// aborted.enter and filter.
+func TestF14RecordsBelowThePositionAreDropped(t *testing.T) {
+	t.Run("R29", func(t *testing.T) {
+		r := reading(t, testConfig(), 5)
+		r.answer("t", partAnswer{hw: 20, lso: 20, aborted: abortedList(7, 0), data: batches(
+			tx(7, 0, 2), mark(record.Abort, 7, 3), tx(7, 4, 8), tx(7, 9, 9), mark(record.Commit, 7, 10))})
+		wantOffsets(t, r.offsets(), 5, 6, 7, 8, 9)
+	})
+	t.Run("B128", func(t *testing.T) {
+		r := reading(t, testConfig(), 1078831)
+		r.answer("t", partAnswer{hw: 1078832, lso: 1078832, data: batches(
+			spec{base: 1078820, last: 1078831, holes: 1})})
+		wantOffsets(t, r.offsets())
+		if r.position(tp0) != 1078832 {
+			t.Errorf("position %d, want 1078832", r.position(tp0))
+		}
+		if err := r.err(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a batch wholly below moves nothing", func(t *testing.T) {
+		r := reading(t, testConfig(), 10)
+		r.answer("t", partAnswer{hw: 10, lso: 10, data: batches(data(0, 3))})
+		wantOffsets(t, r.offsets())
+		if r.position(tp0) != 10 {
+			t.Errorf("position %d, want 10", r.position(tp0))
+		}
+	})
+}
+
+// R30: a healthy-looking stall. Mutation: the position moves to the last
+// record's offset + 1, or only with data.
+func TestF15ThePositionMovesToTheBatchsLastOffsetPlusOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		log  []byte
+		list []int64
+		want []kafka.Offset
+	}{
+		"R30 the last records were compacted away": {log: batches(spec{base: 0, last: 9, holes: 4}),
+			want: []kafka.Offset{0, 1, 2, 3, 4, 5}},
+		"R30 only aborted":  {log: batches(tx(7, 0, 5), tx(7, 6, 8), mark(record.Abort, 7, 9)), list: []int64{7, 0}},
+		"R30 only markers":  {log: batches(mark(record.Commit, 7, 0), mark(record.Commit, 8, 9))},
+		"R30 empty batches": {log: batches(spec{base: 0, last: 9, empty: true})},
+		"B127 a gap":        {log: batches(data(9, 9)), want: []kafka.Offset{9}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := reading(t, testConfig(), 0)
+			r.answer("t", partAnswer{hw: 10, lso: 10, aborted: abortedList(c.list...), data: c.log})
+			next := take[*FetchAction](r)
+			if got := next.Req.Topics[0].Partitions[0].FetchOffset; got != 10 {
+				t.Errorf("the next fetch is at %d, want 10", got)
+			}
+			wantOffsets(t, r.offsets(), c.want...)
+			if r.position(tp0) != 10 {
+				t.Errorf("position %d, want 10", r.position(tp0))
+			}
+			if lag, ok := r.m.Lag(tp0); !ok || lag != 0 {
+				t.Errorf("lag %d %v, want 0", lag, ok)
+			}
+		})
+	}
+}
+
+// R31 and B131: every cut point. Mutation: a cut tail is an error.
+func TestF16ACutLastBatchEndsTheDataSilently(t *testing.T) {
+	for _, codec := range []int8{0, 1, 4} {
+		whole := batches(data(0, 1), data(2, 3))
+		third := spec{base: 4, last: 9, size: 100, codec: compress.Codec(codec)}.build()
+		for cut := range len(third) {
+			r := reading(t, testConfig(), 0)
+			r.answer("t", partAnswer{hw: 10, lso: 10, data: append(whole[:len(whole):len(whole)], third[:cut]...)})
+			wantOffsets(t, r.offsets(), 0, 1, 2, 3)
+			if err := r.err(); err != nil || r.position(tp0) != 4 {
+				t.Fatalf("cut at %d: position %d, error %v", cut, r.position(tp0), err)
+			}
+		}
+	}
+}
+
+func TestF17AFragmentAloneRaisesThePartitionsLimitAndPaces(t *testing.T) {
+	r := reading(t, testConfig(), 0)
+	first := take[*FetchAction](r)
+	if got := first.Req.Topics[0].Partitions[0].PartitionMaxBytes; got != 1<<20 {
+		t.Fatalf("first limit %d", got)
+	}
+	r.out = append(r.out, first)
+	want := int32(1 << 20)
+	for range 8 {
+		r.answer("t", partAnswer{hw: 10, lso: 10, data: data(0, 9).build()[:40]})
+		if _, ok := maybe[*FetchAction](r); ok {
+			t.Fatal("asked again at once for a batch that does not fit")
+		}
+		r.wait()
+		a := take[*FetchAction](r)
+		want = min(2*want, 32<<20)
+		if got := a.Req.Topics[0].Partitions[0].PartitionMaxBytes; got != want {
+			t.Fatalf("limit %d, want %d", got, want)
+		}
+		r.out = append(r.out, a)
+	}
+	r.answer("t", partAnswer{hw: 10, lso: 10, data: batches(data(0, 9))})
+	a := take[*FetchAction](r)
+	if got := a.Req.Topics[0].Partitions[0].PartitionMaxBytes; got != 1<<20 {
+		t.Fatalf("limit %d after progress, want the configured one", got)
+	}
+}

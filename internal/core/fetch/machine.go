@@ -1,0 +1,206 @@
+package fetch
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/record/compress"
+)
+
+// Machine decides what a consumer fetches, keeps and hands out.
+type Machine struct {
+	cfg      Config
+	rng      *rand.Rand
+	roster   // what is assigned and who leads it
+	shelf    shelf
+	news     News
+	counters Counters
+	reserved int64  // byte limits of fetches that are out
+	lastID   uint64 // of requests
+	queued   []Action
+	inflate  compress.Decompressor // for control batches
+}
+
+// Counters count what a Machine dropped.
+type Counters struct {
+	Unasked  int64 // partitions of answers that nobody had asked for
+	Outdated int64 // partitions of answers that a seek, revoke or leader change overtook
+	Control  int64 // batches that hold markers
+	Aborted  int64 // batches of aborted transactions
+}
+
+// Position is a position that was moved by the reset policy (F34).
+type Position struct {
+	kafka.TopicPartition
+	Old, New kafka.Offset
+	Reason   error
+}
+
+// News is what has to be told: Err to the user, the rest to whoever observes.
+type News struct {
+	Err      error // a [*kafka.OpError] for each partition that failed, joined if several
+	Resets   []Position
+	Failures []Failure
+	errs     []error
+}
+
+func (n *News) report(p *part, op string, err error) {
+	n.errs = append(n.errs, &kafka.OpError{
+		Op: op, Broker: p.leader, Topic: p.tp.Topic, Partition: p.tp.Partition, Err: err,
+	})
+}
+
+// empty reports whether the user would be told nothing.
+func (n *News) empty() bool { return len(n.errs) == 0 && len(n.Resets) == 0 }
+
+// Failure is a request to a broker that failed as a whole. Of a broker that
+// goes on failing the first is told; its partitions are asked for again, with
+// backoff, wherever they are led.
+type Failure struct {
+	Broker kafka.NodeID
+	Err    error
+}
+
+// Action is something for the driver to do: [*FetchAction], [*ListAction],
+// [*LookupAction] or [*HintAction].
+type Action interface{ action() }
+
+// FetchAction is a Fetch to send; its answer goes to OnFetch. The request is
+// the driver's.
+type FetchAction struct {
+	ID     uint64
+	Broker kafka.NodeID
+	Req    *kmsg.FetchRequest
+	ByName bool // a topic has no id: version 12 is the highest that may be sent (K9)
+}
+
+// ListAction is a ListOffsets to send; its answer goes to OnList.
+type ListAction struct {
+	ID     uint64
+	Broker kafka.NodeID
+	Req    *kmsg.ListOffsetsRequest
+}
+
+// LookupAction asks for metadata of a topic, for OnTopic or OnTopicError. The
+// known leaders of the partitions in Stale were refused.
+type LookupAction struct {
+	Topic string
+	Stale []int32
+}
+
+// HintAction is a leader that an answer named (KIP-951), to be offered to the
+// cluster's map. OnTopic brings what came of it.
+type HintAction struct {
+	kafka.TopicPartition
+	Leader  kafka.NodeID
+	Epoch   kafka.LeaderEpoch
+	Brokers []kafka.Broker
+}
+
+func (*FetchAction) action()  {}
+func (*ListAction) action()   {}
+func (*LookupAction) action() {}
+func (*HintAction) action()   {}
+
+// New makes a Machine with nothing assigned. rng gives jitter; the Machine owns
+// it.
+func New(cfg Config, rng *rand.Rand) *Machine {
+	return &Machine{cfg: cfg, rng: rng, roster: newRoster()}
+}
+
+// Next is the next thing to do. It is called until it says false.
+func (m *Machine) Next(now time.Time) (Action, bool) {
+	if len(m.queued) > 0 {
+		a := m.queued[0]
+		m.queued = m.queued[1:]
+		return a, true
+	}
+	for _, name := range m.names {
+		if a := m.topics[name].lookup(now); a != nil {
+			return a, true
+		}
+	}
+	for _, id := range m.ids {
+		b := m.brokers[id]
+		if now.Before(b.retryAt) {
+			continue
+		}
+		p := plan{m: m, now: now, b: b}
+		if a := p.list(); a != nil {
+			return a, true
+		}
+		if a := p.fetch(); a != nil {
+			return a, true
+		}
+	}
+	return nil, false
+}
+
+// Deadline is when Next may have something to do although nothing happens
+// before; zero is never.
+func (m *Machine) Deadline(now time.Time) time.Time {
+	var first time.Time
+	at := func(t time.Time) {
+		if t.After(now) && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	for _, name := range m.names {
+		t := m.topics[name]
+		if t.wantsLookup() {
+			at(t.retryAt)
+		}
+		for _, p := range t.parts {
+			if p.readable() || p.wantsList() {
+				at(p.retryAt)
+			}
+		}
+	}
+	for _, id := range m.ids {
+		at(m.brokers[id].retryAt)
+	}
+	return first
+}
+
+// stop stops a partition with an error for the user, as soon as everything that
+// was fetched before has been handed out.
+func (m *Machine) stop(p *part, op string, err error) {
+	if len(p.queue) == 0 && !p.lent {
+		m.fail(p, op, err)
+		return
+	}
+	if !p.stuck() {
+		p.queue = append(p.queue, chunk{from: p.next, next: p.next, err: err, op: op})
+		m.shelf.enlist(p)
+	}
+}
+
+// fail stops a partition at once.
+func (m *Machine) fail(p *part, op string, err error) {
+	p.state = stateFailed
+	p.invalidate()
+	m.shelf.drop(p)
+	m.news.report(p, op, err)
+}
+
+// News hands out what has to be told, oldest first, and forgets it.
+func (m *Machine) News() News {
+	n := m.news
+	m.news = News{}
+	switch len(n.errs) {
+	case 0:
+	case 1:
+		n.Err = n.errs[0]
+	default:
+		n.Err = errors.Join(n.errs...)
+	}
+	n.errs = nil
+	return n
+}
+
+// Counters are the counts so far.
+func (m *Machine) Counters() Counters { return m.counters }

@@ -1,0 +1,164 @@
+package fetch
+
+import (
+	"time"
+
+	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/record"
+)
+
+type partState uint8
+
+const (
+	stateListing partState = iota // a ListOffsets answer decides the position
+	stateReading                  // the position is known
+	stateFailed                   // stopped by an error until a seek
+)
+
+// listing is the question that a partition in stateListing has.
+type listing struct {
+	reset bool            // the position was out of range; otherwise it is a start
+	ts    kafka.Timestamp // what to ask next
+	first kafka.Offset    // reset: the log's first offset, once known, else -1
+}
+
+// ask remembers under which request and generation a partition was asked for.
+type ask struct {
+	id     uint64 // of the request, 0 if none is out
+	gen    uint64
+	offset kafka.Offset
+}
+
+// part is one assigned partition.
+type part struct {
+	tp    kafka.TopicPartition
+	topic *topic
+	state partState
+	list  listing
+
+	lead
+	gen    uint64 // raised by seek, revoke, reset and leader change (F7)
+	cut    uint64 // raised when what was taken must not be handed out any more
+	fetch  ask    // the Fetch that is out
+	listed ask    // the ListOffsets that is out
+
+	position kafka.Offset // next offset to hand out
+	next     kafka.Offset // next offset to fetch: behind all of queue
+	last     kafka.LeaderEpoch
+	limit    int32 // byte limit of the next fetch, 0 = the configured one
+
+	stock
+	patience
+	paused  bool
+	log     Log
+	corrupt kafka.Offset // the batch here was corrupt once, -1 if none
+}
+
+// lead says who leads a partition.
+type lead struct {
+	leader kafka.NodeID      // kafka.NoNode if not known
+	epoch  kafka.LeaderEpoch // of leader
+	stale  bool              // a broker refused: metadata must be read again first
+}
+
+// stock is what was fetched of a partition.
+type stock struct {
+	queue    []chunk // not taken yet, in offset order
+	buffered int64   // bytes of queue
+	lent     bool    // a batch was taken and not yet delivered
+	inRing   bool
+}
+
+// patience counts failures of a partition.
+type patience struct {
+	attempt int       // failures in a row
+	retryAt time.Time // nothing is asked before
+	unknown time.Time // since when the broker does not know the partition
+}
+
+// Log is what Fetch answers say of a partition's log. Offsets are -1 where they
+// are not known.
+type Log struct {
+	Start         kafka.Offset // first offset of the log
+	Stable        kafka.Offset // last stable offset: open transactions begin here
+	HighWatermark kafka.Offset // offset behind the last record that is replicated
+}
+
+var unknownLog = Log{Start: -1, Stable: -1, HighWatermark: -1}
+
+// chunk is a stretch of offsets that was fetched: a batch with data, a stretch
+// without (batch is zero), or a batch that cannot be read (err).
+type chunk struct {
+	batch record.Batch
+	from  kafka.Offset // records below are not handed out
+	next  kafka.Offset
+	epoch kafka.LeaderEpoch
+	frame *frame
+	err   error  // what stops the partition here
+	op    string // of err; empty if err is a batch that cannot be read
+}
+
+func (c *chunk) silent() bool { return c.batch.IsZero() && c.err == nil }
+
+// frame is one answer's memory. It counts against the budget until the last
+// batch in it was handed out or dropped.
+type frame struct {
+	bytes int64
+	refs  int
+}
+
+// stuck reports whether the queue ends with a batch that cannot be read:
+// fetching more makes no sense before that is decided.
+func (p *part) stuck() bool {
+	return len(p.queue) > 0 && p.queue[len(p.queue)-1].err != nil
+}
+
+// ready reports whether Take may find something here.
+func (p *part) ready() bool {
+	return len(p.queue) > 0 && !p.paused && !p.lent && p.state != stateFailed
+}
+
+// readable reports whether a Fetch may name the partition, apart from byte
+// limits and backoff.
+func (p *part) readable() bool {
+	return p.state == stateReading && !p.paused && !p.stale && p.leader != kafka.NoNode && !p.stuck()
+}
+
+// soon reports whether the leader or the position of p is being asked for, so
+// that a Fetch without it should not wait for long.
+func (p *part) soon() bool {
+	return !p.paused && p.state != stateFailed && (p.stale || p.leader == kafka.NoNode || p.state == stateListing) &&
+		p.attempt < patientAfter && p.topic.attempt < patientAfter
+}
+
+// wantsList reports whether a ListOffsets should name the partition. A reset
+// waits until everything that was read before has been handed out.
+func (p *part) wantsList() bool {
+	return p.state == stateListing && !p.stale && p.leader != kafka.NoNode && p.listed.id == 0 &&
+		(!p.list.reset || len(p.queue) == 0 && !p.lent)
+}
+
+// invalidate makes answers that are on their way void.
+func (p *part) invalidate() {
+	p.gen++
+	p.fetch, p.listed = ask{}, ask{}
+}
+
+// startReset begins to look for a place to go on, as the broker says that the
+// position is outside of the log.
+func (p *part) startReset(policy Reset) {
+	p.state = stateListing
+	p.list = listing{reset: true, ts: timeEarliest, first: -1}
+	if policy == ResetLatest {
+		p.list.ts = timeLatest
+	}
+	p.invalidate()
+}
+
+// moveTo sets the position; nothing may be queued.
+func (p *part) moveTo(o kafka.Offset) {
+	p.state = stateReading
+	p.position, p.next = o, o
+}
+
+func (p *part) waits(now time.Time) bool { return now.Before(p.retryAt) }
