@@ -186,9 +186,7 @@ func (x *exchangeSASL) do(ctx context.Context, step conn.LoginStep) (done bool, 
 	mech := p.cfg.SASL[step.Mechanism]
 	switch step.Action {
 	case conn.LoginHandshake:
-		req := kmsg.NewPtrSASLHandshakeRequest()
-		req.Mechanism = mech.Name()
-		resp, err := s.call(ctx, req, conn.Bounds{Min: 1, Max: 1, Cap: p.cfg.cap(17)})
+		resp, err := s.call(ctx, conn.NewSASLHandshake(mech.Name()), conn.Bounds{Min: 1, Max: 1, Cap: p.cfg.cap(17)})
 		if err != nil {
 			return false, err
 		}
@@ -201,10 +199,8 @@ func (x *exchangeSASL) do(ctx context.Context, step conn.LoginStep) (done bool, 
 		}
 		x.login.OnBegin(first, err)
 	case conn.LoginSend:
-		req := kmsg.NewPtrSASLAuthenticateRequest()
-		req.SASLAuthBytes = step.Bytes
 		x.sent = time.Now()
-		resp, err := s.call(ctx, req, conn.Bounds{Min: NoBound, Max: NoBound, Cap: p.cfg.cap(36)})
+		resp, err := s.call(ctx, conn.NewSASLAuthenticate(step.Bytes), conn.Bounds{Min: NoBound, Max: NoBound, Cap: p.cfg.cap(36)})
 		if err != nil {
 			return false, err
 		}

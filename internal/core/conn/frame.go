@@ -72,7 +72,7 @@ func (s *Splitter) Space() []byte {
 func (s *Splitter) makeRoom() {
 	filled := s.to - s.from
 	if filled == 0 && len(s.buf) > maxRead {
-		s.buf = nil // a large frame is over: its memory goes back
+		s.buf, s.from, s.to = nil, 0, 0 // a large frame is over: its memory goes back
 	}
 	want := minRead
 	if s.size >= 0 {

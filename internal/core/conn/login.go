@@ -13,6 +13,20 @@ import (
 // maxExchanges bounds the messages of one authentication.
 const maxExchanges = 16
 
+// NewSASLHandshake makes a SaslHandshake for a mechanism.
+func NewSASLHandshake(mechanism string) *kmsg.SASLHandshakeRequest {
+	req := kmsg.NewPtrSASLHandshakeRequest()
+	req.Mechanism = mechanism
+	return req
+}
+
+// NewSASLAuthenticate makes a SaslAuthenticate with one message of a mechanism.
+func NewSASLAuthenticate(msg []byte) *kmsg.SASLAuthenticateRequest {
+	req := kmsg.NewPtrSASLAuthenticateRequest()
+	req.SASLAuthBytes = msg
+	return req
+}
+
 // noReason stands where a broker refuses without a word.
 const noReason = "the broker gave no reason"
 
