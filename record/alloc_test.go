@@ -59,10 +59,11 @@ func TestF44ReadAllocatesNothing(t *testing.T) {
 	}
 }
 
-// most is the number of allocations that a codec's library makes per batch.
+// most is the number of allocations that a codec's library may make per batch:
+// gzip and zstd keep tables in pools, which forget some under the race detector.
 func most(codec compress.Codec) float64 {
-	if codec == compress.Gzip {
-		return 2
+	if codec == compress.Gzip || codec == compress.Zstd {
+		return 9
 	}
 	return 0
 }

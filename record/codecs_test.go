@@ -44,7 +44,7 @@ func TestF20F22F27ForeignPayloads(t *testing.T) {
 			if reason(codecsAccepted, v.File, used) != "" {
 				accepted = true
 			}
-			o, grew := measured(v.data, 64<<20)
+			o, grew := measured(v.data, 10<<20)
 			if o.err != nil {
 				typed(t, o.err)
 			}
