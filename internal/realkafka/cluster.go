@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,7 +35,10 @@ const (
 	startTries = 3                // with other ports
 )
 
-var errPortTaken = errors.New("a port of the cluster is taken by another program")
+var (
+	errPortTaken = errors.New("a port of the cluster is taken by another program")
+	errNotReady  = fmt.Errorf("not ready within %v", readyWithin)
+)
 
 // home is where a cluster lives and whether it lives on.
 type home struct {
@@ -129,7 +133,7 @@ func (c *Cluster) layData(ctx context.Context, n *node) error {
 
 // boot starts every node of a fresh cluster and waits until it is ready.
 func (c *Cluster) boot(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("not ready within %v", readyWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, errNotReady)
 	defer cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +183,7 @@ func (s *state) stillRuns() error {
 // withLogs adds the ends of the logs to an error of a cluster that runs but
 // does not get ready.
 func (s *state) withLogs(err error) error {
-	if !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "not ready within") {
+	if !errors.Is(err, errNotReady) {
 		return err
 	}
 	for _, n := range s.all() {
@@ -266,10 +270,15 @@ func (c *Cluster) Restart(ids ...int) error {
 }
 
 func (c *Cluster) restart(ctx context.Context, ids []int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("not ready within %v", readyWithin))
+	inst, err := fetch(ctx, c.inst.version, c.output)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, errNotReady)
 	defer cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.inst = inst
 	for _, id := range ids {
 		n, err := c.state.node(id)
 		if err != nil {
@@ -279,10 +288,8 @@ func (c *Cluster) restart(ctx context.Context, ids []int) error {
 			return fmt.Errorf("%s runs already", n)
 		}
 	}
-	for _, id := range ids {
-		if err := c.spawn(c.state.Nodes[id-1]); err != nil {
-			return err
-		}
+	if err := c.respawn(ids); err != nil {
+		return err
 	}
 	for _, n := range c.state.Nodes {
 		if !n.alive() || n.paused() {
@@ -291,6 +298,38 @@ func (c *Cluster) restart(ctx context.Context, ids []int) error {
 		if err := c.state.serves(ctx, n, ids); err != nil {
 			return c.state.withLogs(err)
 		}
+	}
+	return nil
+}
+
+// respawn starts processes of brokers that served before, on their old ports.
+func (c *Cluster) respawn(ids []int) error {
+	var nodes []*node
+	if z := c.state.ZooKeeper; z != nil && !z.alive() {
+		nodes = append(nodes, z)
+	}
+	for _, id := range ids {
+		nodes = append(nodes, c.state.Nodes[id-1])
+	}
+	for _, n := range nodes {
+		if err := n.portsFree(); err != nil {
+			return err
+		}
+		if err := c.spawn(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// portsFree says which port of a node is no longer to be had.
+func (n *node) portsFree() error {
+	for _, listener := range sortedKeys(n.Ports) {
+		l, err := net.Listen("tcp4", n.addr(listener))
+		if err != nil {
+			return fmt.Errorf("%s cannot have its port %s back, %w (%w): bring the cluster down and up again", n, n.addr(listener), errPortTaken, err)
+		}
+		_ = l.Close()
 	}
 	return nil
 }

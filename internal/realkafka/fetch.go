@@ -20,6 +20,8 @@ type install struct {
 	version version
 	java    java
 	dir     string
+
+	record bool // the next broker writes the archive of its classes when it ends
 }
 
 func (i install) classPath() string { return filepath.Join(i.dir, "libs", "*") }
@@ -34,9 +36,9 @@ func cacheDir() (string, error) {
 }
 
 // Fetch makes sure that the jars of a release are in the cache and that a Java
-// for it is there. It starts nothing. An empty release means VersionEnv and
-// then DefaultVersion. Progress goes to log, which may be nil. It blocks until
-// it is done or ctx ends; several processes may fetch at once, one downloads.
+// for it is there. An empty release means VersionEnv and then DefaultVersion.
+// Progress goes to log, which may be nil. It blocks until it is done or ctx
+// ends; several processes may fetch at once, one downloads.
 func Fetch(ctx context.Context, release string, log io.Writer) error {
 	v, err := parseVersion(release)
 	if err != nil {

@@ -15,7 +15,7 @@ type fileLock struct{ file *os.File }
 // lockFile waits for the lock of path until ctx ends. waiting, if not nil, is
 // called once when somebody else has it.
 func lockFile(ctx context.Context, path string, waiting func()) (*fileLock, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)

@@ -98,24 +98,31 @@ var offline = []string{"DumpLogSegments", "StorageTool"}
 // which fits every release from 2.1 on. Classes that start with kafka. have the
 // cluster's own release. --bootstrap-server is added where args have none.
 func (c *Cluster) ToolCommand(ctx context.Context, class string, args ...string) (*exec.Cmd, error) {
-	i := c.inst
+	release := c.Version()
 	if !strings.HasPrefix(class, "kafka.") {
-		v, err := parseVersion(DefaultVersion)
-		if err != nil {
-			return nil, err
-		}
-		if i, err = fetch(ctx, v, c.output); err != nil {
-			return nil, err
-		}
+		release = DefaultVersion
 		if !strings.HasPrefix(class, "org.") {
 			class = toolPackage + class
 		}
 	}
+	v, err := parseVersion(release)
+	if err != nil {
+		return nil, err
+	}
+	i, err := fetch(ctx, v, c.output)
+	if err != nil {
+		return nil, err
+	}
 	quiet := []string{"-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", i.classPath(), class}
 	name := class[strings.LastIndex(class, ".")+1:]
 	given := slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--bootstrap-") })
-	if !given && !slices.Contains(offline, name) {
-		quiet = append(quiet, "--bootstrap-server", c.Bootstrap())
+	server := []string{"--bootstrap-server", c.Bootstrap()}
+	switch {
+	case given || slices.Contains(offline, name):
+	case name == "ClusterTool": // the one that wants it behind its command
+		args = slices.Concat(args, server)
+	default:
+		quiet = append(quiet, server...)
 	}
 	return exec.CommandContext(ctx, i.java.path, slices.Concat(baseFlags(), quiet, args)...), nil
 }
@@ -157,3 +164,6 @@ func (c *Cluster) DumpLog(topic string, partition int) (string, error) {
 	}
 	return "", fmt.Errorf("no broker has a replica of %s-%d", topic, partition)
 }
+
+// Secure says whether the cluster has the listeners of Options.Secure.
+func (c *Cluster) Secure() bool { return c.state.Options.Secure }

@@ -47,6 +47,9 @@ func (o Options) settle() (Options, version, error) {
 		return o, v, err
 	}
 	o.Version = v.text
+	if len(o.Features) == 0 {
+		o.Features = nil // one form of it, because it names a template
+	}
 	if o.Brokers == 0 {
 		o.Brokers = 1
 	}

@@ -146,7 +146,9 @@ func (i install) brokerJVM(n *node) jvm {
 	if i.version.before(2, 0) {
 		args = append(args, "-Dlog4j.configuration=file:"+filepath.Join(n.Dir, "log4j.properties"))
 	}
-	if archive := i.archive(); n.ID != 0 && exists(archive) {
+	if archive := i.archive(); i.record {
+		args = append(args, "-XX:ArchiveClassesAtExit="+archive+".new")
+	} else if n.ID != 0 && exists(archive) {
 		args = append(args, "-XX:SharedArchiveFile="+archive)
 	}
 	args = append(args, "-cp", i.classPath(), class, n.config())

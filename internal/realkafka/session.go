@@ -27,6 +27,7 @@ func begin(ctx context.Context, o Options) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	warmUp(ctx, o.Version)
 	if o.Brokers == 3 {
 		if s.turn, err = takeTurn(ctx); err != nil {
 			s.end(false)
@@ -41,6 +42,14 @@ func begin(ctx context.Context, o Options) (*session, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// warmUp makes the archive of classes, without which everything works too. An
+// error of it that matters comes back when the cluster is started.
+func warmUp(ctx context.Context, release string) {
+	if err := Warm(ctx, release, os.Stderr); err != nil {
+		fmt.Fprintf(os.Stderr, "starting without an archive of classes: %v\n", firstLine(err.Error()))
+	}
 }
 
 // newSession makes the folder and the lock that says that it is in use.
