@@ -171,11 +171,14 @@ func (s *state) stillRuns() error {
 		if n.Pid == 0 || n.alive() {
 			continue
 		}
-		tail := lastLines(n.log(), logTail)
-		if strings.Contains(tail, "Address already in use") {
+		log, err := os.ReadFile(n.log())
+		if err != nil {
+			return fmt.Errorf("%s ended, and nobody knows why: %w", n, err)
+		}
+		if strings.Contains(string(log), "Address already in use") {
 			return fmt.Errorf("%s ended: %w", n, errPortTaken)
 		}
-		return fmt.Errorf("%s ended; the last lines of %s:\n%s", n, n.log(), tail)
+		return fmt.Errorf("%s ended: %s\nthe last lines of %s:\n%s", n, complaints(string(log)), n.log(), lastLines(string(log), logTail))
 	}
 	return nil
 }
@@ -187,7 +190,8 @@ func (s *state) withLogs(err error) error {
 		return err
 	}
 	for _, n := range s.all() {
-		err = fmt.Errorf("%w\nthe last lines of %s:\n%s", err, n.log(), lastLines(n.log(), logTail))
+		log, _ := os.ReadFile(n.log())
+		err = fmt.Errorf("%w\nthe last lines of %s:\n%s", err, n.log(), lastLines(string(log), logTail))
 	}
 	return err
 }
@@ -288,6 +292,18 @@ func (c *Cluster) restart(ctx context.Context, ids []int) error {
 			return fmt.Errorf("%s runs already", n)
 		}
 	}
+	for try := 1; ; try++ {
+		err := c.bringBack(ctx, ids)
+		// A broker of the ZooKeeper lines ends when ZooKeeper still has its
+		// earlier registration; the next try finds it expired.
+		if err == nil || !c.inst.version.zooKeeper() || try == startTries {
+			return c.state.withLogs(err)
+		}
+	}
+}
+
+// bringBack is one try to get brokers to serve again.
+func (c *Cluster) bringBack(ctx context.Context, ids []int) error {
 	if err := c.respawn(ids); err != nil {
 		return err
 	}
@@ -296,7 +312,7 @@ func (c *Cluster) restart(ctx context.Context, ids []int) error {
 			continue
 		}
 		if err := c.state.serves(ctx, n, ids); err != nil {
-			return c.state.withLogs(err)
+			return err
 		}
 	}
 	return nil
@@ -305,13 +321,16 @@ func (c *Cluster) restart(ctx context.Context, ids []int) error {
 // respawn starts processes of brokers that served before, on their old ports.
 func (c *Cluster) respawn(ids []int) error {
 	var nodes []*node
-	if z := c.state.ZooKeeper; z != nil && !z.alive() {
-		nodes = append(nodes, z)
+	if c.state.ZooKeeper != nil {
+		nodes = append(nodes, c.state.ZooKeeper)
 	}
 	for _, id := range ids {
 		nodes = append(nodes, c.state.Nodes[id-1])
 	}
 	for _, n := range nodes {
+		if n.alive() {
+			continue
+		}
 		if err := n.portsFree(); err != nil {
 			return err
 		}

@@ -163,14 +163,29 @@ func (i install) archive() string {
 
 func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 
-// lastLines returns the end of a file, for an error message.
-func lastLines(path string, n int) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+// lastLines returns the end of a log, for an error message.
+func lastLines(log string, n int) string {
+	lines := strings.Split(strings.TrimRight(log, "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// complaints returns the first lines of a log in which a program that ended
+// says why; the orderly shutdown that follows can be longer than lastLines.
+func complaints(log string) string {
+	var found []string
+	for line := range strings.Lines(log) {
+		bad := strings.Contains(line, "ERROR") || strings.Contains(line, "FATAL") || strings.Contains(line, "Exception")
+		if bad && !strings.HasPrefix(line, "\t") {
+			found = append(found, strings.TrimSpace(line))
+		}
+		if len(found) == 3 {
+			break
+		}
+	}
+	if len(found) == 0 {
+		return "it does not say why"
+	}
+	return strings.Join(found, "\n")
 }
 
 // paused says whether the node's process is stopped by a signal.

@@ -135,6 +135,7 @@ func serverProperties(dir string, s *state, n *node, v version) string {
 func zooKeeperLines(p *properties, s *state, n *node) {
 	p.set("broker.id", strconv.Itoa(n.ID))
 	p.set("zookeeper.connect", s.ZooKeeper.addr(zooKeeperPort))
+	p.set("zookeeper.session.timeout.ms", "2000")
 	p.set("listeners", Plaintext+"://"+n.addr(Plaintext))
 	p.set("advertised.listeners", Plaintext+"://"+n.addr(Plaintext))
 }
@@ -211,6 +212,7 @@ func zooKeeperProperties(n *node) string {
 	p.set("clientPort", strconv.Itoa(n.Ports[zooKeeperPort]))
 	p.set("clientPortAddress", "127.0.0.1")
 	p.set("admin.enableServer", "false")
+	p.set("tickTime", "500") // allows sessions of 1 s and more
 	return p.String()
 }
 

@@ -61,13 +61,6 @@ func TestBrokersOfThreeComeAndGo(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // waitKnown waits until broker from names broker id in its metadata, or not.
 func waitKnown(t *testing.T, c *Cluster, from, id int, want bool) {
 	t.Helper()
