@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -78,7 +77,7 @@ func attempt(ctx context.Context, h home, inst install, o Options) (*Cluster, er
 		return nil, err
 	}
 	one := &Cluster{home: h, inst: inst, state: s, held: held, tasks: task.New(context.Background())}
-	err = one.lay(ctx)
+	err = layOut(ctx, h, inst, s)
 	if err == nil {
 		err = one.boot(ctx)
 	}
@@ -87,48 +86,6 @@ func attempt(ctx context.Context, h home, inst install, o Options) (*Cluster, er
 		return nil, err
 	}
 	return one, nil
-}
-
-// lay writes the folders of all nodes.
-func (c *Cluster) lay(ctx context.Context) error {
-	if err := os.RemoveAll(c.dir); err != nil {
-		return err
-	}
-	for _, n := range c.state.all() {
-		if err := os.MkdirAll(n.Dir, 0o755); err != nil {
-			return err
-		}
-	}
-	if c.state.Options.Secure {
-		if err := makeCerts(filepath.Join(c.dir, "certs"), time.Now()); err != nil {
-			return err
-		}
-	}
-	if z := c.state.ZooKeeper; z != nil {
-		if err := os.WriteFile(z.config(), []byte(zooKeeperProperties(z)), 0o600); err != nil {
-			return err
-		}
-	}
-	for _, n := range c.state.Nodes {
-		if err := os.WriteFile(n.config(), []byte(serverProperties(c.dir, c.state, n, c.inst.version)), 0o600); err != nil {
-			return err
-		}
-		if err := c.layData(ctx, n); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *Cluster) layData(ctx context.Context, n *node) error {
-	if c.inst.version.zooKeeper() {
-		return os.WriteFile(filepath.Join(n.Dir, "log4j.properties"), []byte(log4j), 0o644)
-	}
-	from, err := c.inst.template(ctx, c.state.Options, c.output)
-	if err != nil {
-		return err
-	}
-	return copyTemplate(from, n, c.state.ClusterID)
 }
 
 // boot starts every node of a fresh cluster and waits until it is ready.

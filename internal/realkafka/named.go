@@ -125,7 +125,7 @@ func Up(ctx context.Context, name string, o Options, output io.Writer) (*Cluster
 		c.destroy() // a start that was cut short, or remains of a cluster that is gone
 		return launchNamed(ctx, name, o, output)
 	}
-	return c, c.complete(ctx)
+	return c, complete(ctx, c)
 }
 
 func launchNamed(ctx context.Context, name string, o Options, output io.Writer) (*Cluster, error) {
@@ -139,7 +139,7 @@ func launchNamed(ctx context.Context, name string, o Options, output io.Writer) 
 }
 
 // complete starts what does not run of a cluster that served before.
-func (c *Cluster) complete(ctx context.Context) error {
+func complete(ctx context.Context, c *Cluster) error {
 	var down []int
 	for _, n := range c.state.Nodes {
 		if n.paused() {
