@@ -75,7 +75,7 @@ func TestBrokerThatDiesIsReportedWithItsReasonAndItsLog(t *testing.T) {
 }
 
 func TestInterruptedUpLeavesNothingRunning(t *testing.T) {
-	fakeWorld(t, `echo $$ >"$OTTLA_TEST_RUNS.pid"; `+endless)
+	fakeWorld(t, `echo $$ >"$OTTLA_TEST_RUNS.new"; /bin/mv "$OTTLA_TEST_RUNS.new" "$OTTLA_TEST_RUNS.pid"; `+endless)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	interrupted := errors.New("interrupted")
 	go func() {
@@ -88,7 +88,8 @@ func TestInterruptedUpLeavesNothingRunning(t *testing.T) {
 	if !errors.Is(err, interrupted) {
 		t.Fatalf("Up gives %v", err)
 	}
-	text, _ := os.ReadFile(os.Getenv("OTTLA_TEST_RUNS") + ".pid")
+	text, err := os.ReadFile(os.Getenv("OTTLA_TEST_RUNS") + ".pid")
+	must(t, err)
 	if pid := strings.TrimSpace(string(text)); len(commandLine(pid)) > 0 {
 		t.Errorf("the broker (pid %s) still runs", pid)
 	}
