@@ -31,7 +31,7 @@ type Cluster struct {
 	cfg      Config
 	net      *memnet.Network // nil on loopback
 	kfake    *kfake.Cluster
-	nodes    []*node
+	nodes    nodes
 	password string        // of the cluster's own client, if users have to log in
 	done     chan struct{} // closed by Close
 	journal  journal
@@ -80,14 +80,14 @@ func Start(cfg Config) (*Cluster, error) {
 		}
 		c.nodes = append(c.nodes, n)
 	}
-	if c.kfake, err = kfake.NewCluster(c.options()...); err != nil {
+	if c.kfake, err = kfake.NewCluster(options(c)...); err != nil {
 		return nil, errors.Join(fmt.Errorf("ottlatest: %w", err), c.Close())
 	}
 	for _, n := range c.nodes {
 		n.serve()
 	}
 	for _, topic := range slices.Sorted(maps.Keys(cfg.Topics)) {
-		c.place(topic, 0)
+		placer{c}.place(topic, 0)
 	}
 	return c, nil
 }
@@ -95,7 +95,7 @@ func Start(cfg Config) (*Cluster, error) {
 // ownUser is the cluster's own client where users have to log in.
 const ownUser = "ottlatest"
 
-func (c *Cluster) options() []kfake.Opt {
+func options(c *Cluster) []kfake.Opt {
 	next := 0
 	opts := []kfake.Opt{
 		kfake.NumBrokers(c.cfg.Brokers), kfake.ClusterID(c.cfg.ClusterID),
@@ -172,20 +172,4 @@ func (c *Cluster) begin() bool {
 	}
 	c.ops.Add(1)
 	return true
-}
-
-func (c *Cluster) node(id kafka.NodeID) (*node, error) {
-	if id < 0 || int(id) >= len(c.nodes) {
-		return nil, fmt.Errorf("ottlatest: no broker %d: ids go from 0 to %d", id, len(c.nodes)-1)
-	}
-	return c.nodes[id], nil
-}
-
-// mustNode panics on an id that is no broker: in a test a wrong id is a bug.
-func (c *Cluster) mustNode(id kafka.NodeID) *node {
-	n, err := c.node(id)
-	if err != nil {
-		panic(err)
-	}
-	return n
 }

@@ -3,7 +3,6 @@ package ottlatest
 import (
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
@@ -30,7 +29,7 @@ const (
 //
 // Like every fault it panics on an id that is no broker.
 func (c *Cluster) CloseAfter(id kafka.NodeID, d Direction, n int64) {
-	b := c.mustNode(id)
+	b := c.nodes.must(id)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.left[d] = max(n, -1)
@@ -39,7 +38,7 @@ func (c *Cluster) CloseAfter(id kafka.NodeID, d Direction, n int64) {
 // CloseConnections closes every open connection of a broker and says how many
 // there were.
 func (c *Cluster) CloseConnections(id kafka.NodeID) int {
-	b := c.mustNode(id)
+	b := c.nodes.must(id)
 	b.mu.Lock()
 	var open []*conn
 	for o := range b.conns {
@@ -56,7 +55,7 @@ func (c *Cluster) CloseConnections(id kafka.NodeID) int {
 // until Resume. Nothing is lost: connections stay open, and what was sent
 // meanwhile is handled then.
 func (c *Cluster) Hang(id kafka.NodeID) {
-	b := c.mustNode(id)
+	b := c.nodes.must(id)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.hung == nil {
@@ -66,7 +65,7 @@ func (c *Cluster) Hang(id kafka.NodeID) {
 
 // Resume ends a Hang.
 func (c *Cluster) Resume(id kafka.NodeID) {
-	b := c.mustNode(id)
+	b := c.nodes.must(id)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.hung != nil {
@@ -83,7 +82,7 @@ func (c *Cluster) Partition(id kafka.NodeID) {
 		c.Hang(id)
 		return
 	}
-	c.net.Partition(c.mustNode(id).host, "client")
+	c.net.Partition(c.nodes.must(id).host, "client")
 }
 
 // Heal ends a Partition; what was held back arrives.
@@ -92,13 +91,13 @@ func (c *Cluster) Heal(id kafka.NodeID) {
 		c.Resume(id)
 		return
 	}
-	c.net.Heal(c.mustNode(id).host, "client")
+	c.net.Heal(c.nodes.must(id).host, "client")
 }
 
 // SlowLink limits each direction of each of a broker's connections to so many
 // bytes per second; 0 lifts the limit.
 func (c *Cluster) SlowLink(id kafka.NodeID, bytesPerSecond int) {
-	b := c.mustNode(id)
+	b := c.nodes.must(id)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.rate = bytesPerSecond
@@ -148,10 +147,8 @@ func (c *Cluster) Fail(key, code int16, times, after int) *Fault {
 	case kerr.FetchSessionIDNotFound.Code, kerr.InvalidFetchSessionEpoch.Code, kerr.FetchSessionTopicIDError.Code, kerr.RebootstrapRequired.Code:
 		f.TopLevel = true
 	}
-	if after > 0 {
-		s := skipper{left: after}
-		f.When = s.strikes
-	}
+	s := skipper{left: after}
+	f.When = s.strikes
 	return &Fault{c.kfake.Fault(f)}
 }
 
@@ -163,7 +160,7 @@ func codeOf(code int16) *kerr.Error {
 	return &kerr.Error{Message: fmt.Sprintf("CODE_%d", code), Code: code, Description: "a code that no broker has"}
 }
 
-// skipper lets the first requests pass; a request is asked about once for
+// skipper lets the first requests pass, and the cluster's own; a request is asked about once for
 // each of its entities.
 type skipper struct {
 	mu   sync.Mutex
@@ -174,7 +171,7 @@ type skipper struct {
 func (s *skipper) strikes(req kmsg.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last == req {
+	if s.last == req || isOwn(req) {
 		return false
 	}
 	if s.left > 0 {
@@ -188,7 +185,7 @@ func (s *skipper) strikes(req kmsg.Request) bool {
 // Connections is how many connections of a broker are open and how many it
 // ever accepted.
 func (c *Cluster) Connections(id kafka.NodeID) (open, accepted int) {
-	b := c.mustNode(id)
+	b := c.nodes.must(id)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.conns), b.accepted
@@ -201,18 +198,18 @@ func (c *Cluster) Connections(id kafka.NodeID) (open, accepted int) {
 // Topics cannot be made while the controller, the broker with the highest id,
 // is stopped.
 func (c *Cluster) StopBroker(id kafka.NodeID) error {
-	b, err := c.node(id)
+	b, err := c.nodes.get(id)
 	if err != nil {
 		return err
 	}
 	b.stop()
-	topics, err := c.topics()
+	topics, err := own{c}.topics()
 	if err != nil {
 		return err
 	}
 	for name, leaders := range topics {
 		for p, leader := range leaders {
-			to := c.nextRunning(int(id) + 1)
+			to := c.nodes.nextRunning(int(id) + 1)
 			if leader != id || to == kafka.NoNode {
 				continue
 			}
@@ -227,7 +224,7 @@ func (c *Cluster) StopBroker(id kafka.NodeID) error {
 // StartBroker starts a stopped broker again, at its address. Leaders stay
 // where they are. It fails where another program took the port.
 func (c *Cluster) StartBroker(id kafka.NodeID) error {
-	b, err := c.node(id)
+	b, err := c.nodes.get(id)
 	if err != nil {
 		return err
 	}
@@ -244,15 +241,3 @@ func (c *Cluster) StartBroker(id kafka.NodeID) error {
 	b.serve()
 	return nil
 }
-
-// nextRunning is the first running broker from an id on, round the ring.
-func (c *Cluster) nextRunning(from int) kafka.NodeID {
-	for i := range c.nodes {
-		if n := c.nodes[(from+i)%len(c.nodes)]; n.running() {
-			return n.id
-		}
-	}
-	return kafka.NoNode
-}
-
-var _ net.Listener = (*node)(nil)

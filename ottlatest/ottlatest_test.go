@@ -226,6 +226,21 @@ func TestFailStrikesAsOftenAsAskedAfterSoMany(t *testing.T) {
 	})
 }
 
+func TestFaultsLeaveTheClusterItselfAlone(t *testing.T) {
+	c := New(t, Config{Topics: map[string]int{"t": 1}})
+	produce(t, peer(t, c), "t", 0, "1")
+	for key := range int16(40) {
+		c.Fail(key, kerr.UnknownServerError.Code, -1, 0)
+	}
+	wantLog(t, c, "t", 0, "1")
+	if err := errors.Join(c.CreateTopic("u", 1), c.AddPartitions("u", 2), c.DeleteTopic("u"), c.StopBroker(0)); err != nil {
+		t.Error(err)
+	}
+	if c.Leader("t", 0) != 1 {
+		t.Error("the leader did not move")
+	}
+}
+
 func TestThrottleIsInTheAnswers(t *testing.T) {
 	everywhere(t, Config{Topics: map[string]int{"t": 1}}, func(t *testing.T, c *Cluster) {
 		c.Throttle(1500*time.Microsecond, int16(kmsg.Metadata))
