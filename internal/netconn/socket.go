@@ -45,6 +45,7 @@ type socket struct {
 	timer    *time.Timer
 	armed    time.Time // when timer fires, zero if it does not
 	writing  *Call     // its frame is being written
+	renewed  time.Time // deadline of the session that the writer was told of
 }
 
 // errIdle closes a socket that was not used for a while.
@@ -162,19 +163,23 @@ func (s *socket) armLocked() {
 			d = until
 		}
 	}
-	if at := s.session.Deadline(); !at.IsZero() && (d.IsZero() || at.Before(d)) {
+	if at := s.session.Deadline(); at.After(s.renewed) && (d.IsZero() || at.Before(d)) {
 		d = at
 	}
 	if d.IsZero() || s.dead || !s.armed.IsZero() && !d.Before(s.armed) {
 		return
 	}
 	s.armed = d
+	wait := max(time.Until(d), minTimer)
 	if s.timer == nil {
-		s.timer = time.AfterFunc(time.Until(d), s.onTimer)
+		s.timer = time.AfterFunc(wait, s.onTimer)
 		return
 	}
-	s.timer.Reset(time.Until(d))
+	s.timer.Reset(wait)
 }
+
+// minTimer keeps a clock that has struck already from spinning.
+const minTimer = time.Millisecond
 
 // onTimer runs on a goroutine of the timer.
 func (s *socket) onTimer() {
@@ -198,6 +203,10 @@ func (s *socket) onTimer() {
 		return
 	}
 	l.wakeLocked() // the end of a throttle, or a session to renew
+	s.renewed = s.session.Deadline()
+	if s.renewed.After(now) {
+		s.renewed = time.Time{}
+	}
 	s.armLocked()
 	l.mu.Unlock()
 }

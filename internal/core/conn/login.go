@@ -61,7 +61,6 @@ type Login struct {
 	at    int // mechanism in use
 	next  []LoginStep
 
-	first   []byte // the mechanism's first message
 	guard   scramGuard
 	begins  int
 	rounds  int
@@ -111,7 +110,11 @@ func (l *Login) OnHandshake(r *kmsg.SASLHandshakeResponse) {
 	case r.ErrorCode == 0:
 		l.then(LoginStep{Action: LoginBegin})
 	case r.ErrorCode != 33: // UNSUPPORTED_SASL_MECHANISM
-		l.fail(kafka.AuthError{Offered: r.SupportedMechanisms, Err: kafka.CodeError(r.ErrorCode, nil)})
+		e := kafka.AuthError{Err: kafka.CodeError(r.ErrorCode, nil)}
+		if len(r.SupportedMechanisms) > 0 {
+			e.Offered = r.SupportedMechanisms
+		}
+		l.fail(e)
 	default:
 		for i := l.at + 1; i < len(l.names); i++ {
 			if slices.Contains(r.SupportedMechanisms, l.names[i]) {
@@ -141,7 +144,6 @@ func (l *Login) OnBegin(first []byte, err error) {
 		l.fail(kafka.AuthError{Message: "the mechanism could not begin: " + err.Error(), Err: err})
 		return
 	}
-	l.first = slices.Clone(first)
 	if strings.HasPrefix(l.name(), "SCRAM-") {
 		l.guard = scramGuard{on: true, nonce: attribute(string(first), 'r')}
 	}
