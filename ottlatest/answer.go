@@ -45,7 +45,7 @@ func (c *Cluster) onAnswer(a asked, wire []byte) []byte {
 	ms := c.throttle.of(a.key)
 	interest := ms > 0
 	switch kmsg.Key(a.key) {
-	case kmsg.CreateTopics, kmsg.CreatePartitions:
+	case kmsg.CreateTopics, kmsg.CreatePartitions, kmsg.OffsetForLeaderEpoch:
 		interest = true
 	case kmsg.Metadata, kmsg.FindCoordinator, kmsg.DescribeCluster:
 		interest = interest || c.nodes.anyStopped()
@@ -71,6 +71,8 @@ func (c *Cluster) onAnswer(a asked, wire []byte) []byte {
 		for _, t := range resp.Topics {
 			placer{c}.placeAstray(t.Topic)
 		}
+	case *kmsg.OffsetForLeaderEpochResponse:
+		fixEpochEnds(c, a.epochs, resp)
 	case *kmsg.MetadataResponse:
 		c.nodes.hideStopped(resp)
 	case *kmsg.FindCoordinatorResponse:

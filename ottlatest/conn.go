@@ -34,6 +34,7 @@ type conn struct {
 type asked struct {
 	key, version int16
 	correlation  int32
+	epochs       *kmsg.OffsetForLeaderEpochRequest // of that key
 }
 
 // maxAsked bounds asked: a client that wants no answers (acks=0) leaves
@@ -76,7 +77,8 @@ func (c *conn) next() error {
 	if len(c.asked) == maxAsked {
 		c.asked = slices.Delete(c.asked, 0, 1)
 	}
-	c.asked = append(c.asked, asked{r.Key, r.Version, r.Correlation})
+	epochs, _ := req.(*kmsg.OffsetForLeaderEpochRequest)
+	c.asked = append(c.asked, asked{r.Key, r.Version, r.Correlation, epochs})
 	c.mu.Unlock()
 	binary.BigEndian.PutUint32(c.prefix[:], uint32(len(raw)))
 	c.in, c.rest = c.prefix[:], raw

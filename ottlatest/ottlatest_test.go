@@ -32,7 +32,7 @@ func peer(t *testing.T, c *Cluster, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(c.Bootstrap()...), kgo.Dialer(c.Dial), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerLinger(0), kgo.DisableClientMetrics(), kgo.RetryBackoffFn(func(int) time.Duration { return 5 * time.Millisecond }),
+		kgo.ProducerLinger(0), kgo.DisableClientMetrics(), kgo.AlwaysRetryEOF(), kgo.RetryBackoffFn(func(int) time.Duration { return 5 * time.Millisecond }),
 		kgo.MetadataMinAge(10 * time.Millisecond),
 	}, opts...)...)
 	if err != nil {

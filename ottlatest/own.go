@@ -56,6 +56,8 @@ func tagsOf(req kmsg.Request) *kmsg.Tags {
 		return &req.UnknownTags
 	case *kmsg.ListOffsetsRequest:
 		return &req.UnknownTags
+	case *kmsg.OffsetForLeaderEpochRequest:
+		return &req.UnknownTags
 	case *kmsg.MetadataRequest:
 		return &req.UnknownTags
 	case *kmsg.CreateTopicsRequest:
