@@ -1,10 +1,12 @@
 package record
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/record/compress"
@@ -111,6 +113,33 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
+// BenchmarkReadKgo is the same as BenchmarkRead by kgo's reader, for comparison
+// within one run.
+func BenchmarkReadKgo(b *testing.B) {
+	for _, size := range []int{100, 1024} {
+		for _, codec := range codecs {
+			b.Run(fmt.Sprintf("%dB/%v", size, codec), func(b *testing.B) {
+				batch, n := sampleBatch(size, codec)
+				d := kgo.DefaultDecompressor()
+				rp := kmsg.NewFetchResponseTopicPartition()
+				rp.RecordBatches = batch.Bytes()
+				sum := 0
+				b.ReportAllocs()
+				for b.Loop() {
+					fp, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Topic: "t"}, &rp, d, nil)
+					if len(fp.Records) != n {
+						b.Fatal(len(fp.Records), fp.Err)
+					}
+					for _, r := range fp.Records {
+						sum += len(r.Value)
+					}
+				}
+				perRecord(b, n)
+			})
+		}
+	}
+}
+
 // BenchmarkWalk is the cost of the iterator alone.
 func BenchmarkWalk(b *testing.B) {
 	batch, n := sampleBatch(100, compress.None)
@@ -155,9 +184,4 @@ func BenchmarkCompress(b *testing.B) {
 			}
 		}
 	}
-}
-
-// offsetOf keeps the batches of a benchmark apart.
-func offsetOf(wire []byte, base int64) {
-	binary.BigEndian.PutUint64(wire[posBaseOffset:], uint64(base))
 }

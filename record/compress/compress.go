@@ -105,14 +105,25 @@ type output struct {
 func (o *output) left() int { return o.limit - (len(o.b) - o.start) }
 
 // room makes room for n more bytes. The result is what is behind len(o.b), n
-// bytes or more. Memory grows twofold, but not beyond the limit without need.
+// bytes or more. Memory grows twofold, but not beyond the limit without need,
+// and with some slack, in which decoders may copy whole words.
 func (o *output) room(n int) []byte {
+	const slack = 64
 	if need := len(o.b) + n; need > cap(o.b) {
-		b := make([]byte, len(o.b), max(need, min(2*cap(o.b), o.start+o.limit)))
+		b := make([]byte, len(o.b), slack+max(need, min(2*cap(o.b), o.start+o.limit)))
 		copy(b, o.b)
 		o.b = b
 	}
 	return o.b[len(o.b):cap(o.b)]
+}
+
+// firstTry is how much room to try first for what src may decompress to, at
+// most bytes: what is there, or a usual multiple of src.
+func (o *output) firstTry(src []byte, most int) int {
+	if free := cap(o.b) - len(o.b); free > len(src) {
+		return min(most, free)
+	}
+	return min(most, max(128<<10, 4*len(src)))
 }
 
 // wrote takes the next n bytes of room as written.

@@ -38,10 +38,11 @@ func texts() map[string][]byte {
 func TestF20P33EveryCodecAndLevelBothWays(t *testing.T) {
 	var c Compressor
 	var d Decompressor
+	all := texts()
 	for _, codec := range codecs {
 		lo, hi := codec.Levels()
 		for _, level := range []int{0, lo - 3, lo, (lo + hi) / 2, hi, hi + 3} {
-			for name, src := range texts() {
+			for name, src := range all {
 				if len(src) > 2000 && level != 0 && name != "text 65537" {
 					continue // slow, and nothing new
 				}
@@ -64,8 +65,9 @@ func TestF20P33EveryCodecAndLevelBothWays(t *testing.T) {
 func TestF27TheLimitIsExact(t *testing.T) {
 	var c Compressor
 	var d Decompressor
+	all := texts()
 	for _, codec := range codecs {
-		for name, src := range texts() {
+		for name, src := range all {
 			if len(src) < 2 || len(src) > 200_000 {
 				continue
 			}

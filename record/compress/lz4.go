@@ -23,23 +23,25 @@ const (
 	lz4Dictionary  = 0x01
 	lz4Stored      = 1 << 31 // in a block's length: not compressed
 
-	lz4BlockSize = 64 << 10
-	lz4BlockCode = 4 // 64 KiB
+	lz4LeastCode = 4 // blocks of 64 KiB; each code above stands for four times as much
+	lz4MostCode  = 6 // what this package writes: 1 MiB
 	lz4Window    = 64 << 10
 	lz4Ratio     = 255 // more than a block can grow
 )
 
-// lz4Levels are the search depths of the levels above 1.
-var lz4Levels = [...]lz4.CompressionLevel{
-	2: lz4.Level2, 3: lz4.Level3, 4: lz4.Level4, 5: lz4.Level5, 6: lz4.Level6, 7: lz4.Level7, 8: lz4.Level8, 9: lz4.Level9,
-}
+// lz4Max is the size of the largest block for a code in a frame's header.
+func lz4Max(code byte) int { return 1 << (2*code + 8) }
 
 func (c *Compressor) compressLZ4(dst []byte, level int, src []byte) []byte {
-	descriptor := [2]byte{lz4Version | lz4Independent, lz4BlockCode << 4}
+	code := byte(lz4LeastCode)
+	for code < lz4MostCode && len(src) > lz4Max(code) {
+		code++
+	}
+	descriptor := [2]byte{lz4Version | lz4Independent, code << 4}
 	dst = binary.LittleEndian.AppendUint32(dst, lz4Magic)
 	dst = append(dst, descriptor[0], descriptor[1], byte(xxh32(descriptor[:])>>8))
 	for len(src) > 0 {
-		block := src[:min(len(src), lz4BlockSize)]
+		block := src[:min(len(src), lz4Max(code))]
 		src = src[len(block):]
 		dst = c.appendLZ4Block(dst, level, block)
 	}
@@ -69,7 +71,7 @@ func (c *Compressor) lz4Block(dst []byte, level int, block []byte) (int, error) 
 	if c.lz4HC == nil {
 		c.lz4HC = new(lz4.CompressorHC)
 	}
-	c.lz4HC.Level = lz4Levels[level]
+	c.lz4HC.Level = 1 << level // the depth of its search
 	return c.lz4HC.CompressBlock(block, dst)
 }
 
@@ -128,14 +130,14 @@ func readLZ4Header(o *output, src []byte) (h lz4Header, rest []byte, err error) 
 	h.flags = src[0]
 	code := src[1] >> 4
 	switch {
-	case h.flags&0xc0 != lz4Version || h.flags&lz4Reserved != 0 || src[1]&0x8f != 0 || code < 4:
+	case h.flags&0xc0 != lz4Version || h.flags&lz4Reserved != 0 || src[1]&0x8f != 0 || code < lz4LeastCode:
 		return h, nil, o.wrong("a frame's header has reserved bits set", nil)
 	case h.flags&lz4Dictionary != 0:
 		return h, nil, o.wrong("a frame needs a dictionary", nil)
 	case byte(xxh32(src[:n])>>8) != src[n]:
 		return h, nil, o.wrong("the checksum of a frame's header does not match", nil)
 	}
-	h.maxBlock = 1 << (2*code + 8)
+	h.maxBlock = lz4Max(code)
 	if h.flags&lz4Size != 0 {
 		h.size = binary.LittleEndian.Uint64(src[2:])
 	}
@@ -201,7 +203,7 @@ func (o *output) lz4Block(block []byte, h lz4Header, start int) error {
 	format := min(h.maxBlock, lz4Ratio*len(block)+64)
 	most := min(format, o.left())
 	var dict []byte
-	for try := min(most, max(lz4BlockSize, 4*len(block))); ; try = min(most, 4*try) {
+	for try := o.firstTry(block, most); ; try = min(most, 4*try) {
 		room := o.room(try)
 		room = room[:min(len(room), most)]
 		if h.flags&lz4Independent == 0 {

@@ -78,12 +78,12 @@ func (d *Decompressor) unzstdFrame(o *output, f zstdFrame, src []byte) error {
 		return o.over()
 	}
 	most := int(min(f.most, int64(o.left())+1)) // one more, to see what is too much
-	try := min(most, max(zstdMaxBlock, 4*len(src)))
+	try := o.firstTry(src, most)
 	if f.size != zstdNoSize {
 		try = int(f.size)
 	}
 	for {
-		room := o.room(try + zstdSlack)
+		room := o.room(try)
 		out, err := d.zstd.DecodeAll(src, room[:0])
 		if err == nil && len(out) <= len(room) {
 			return o.wrote(len(out))
