@@ -82,8 +82,6 @@ func NewMap(cfg Config, rng *rand.Rand, now time.Time) *Map {
 	}
 }
 
-func (m *Map) changed() { m.snap = nil }
-
 // TakeEvents hands out the changes since the last call, in order.
 func (m *Map) TakeEvents() []Event {
 	es := m.events
@@ -108,7 +106,7 @@ func (m *Map) Snapshot() *Snapshot {
 	}
 	slices.SortFunc(s.Brokers, func(a, b kafka.Broker) int { return int(a.ID) - int(b.ID) })
 	for name, t := range m.topics {
-		s.Topics[name] = Entry{Topic: t.topic, Err: t.err, Missing: t.missing}
+		s.Topics[name] = Entry{Topic: t.topic, Err: t.err, Missing: t.missing, Tracked: t.tracked}
 	}
 	for id, name := range m.names {
 		s.Names[id] = name
@@ -136,13 +134,6 @@ func (m *Map) topic(name string) *topicState {
 	return t
 }
 
-// Stale reports whether a topic was never described or was last described at
-// least the maximum age ago.
-func (m *Map) Stale(now time.Time, name string) bool {
-	t := m.topics[name]
-	return t == nil || t.topic.IsStale(now, m.cfg.MaxAge)
-}
-
 // ForgetTopic drops everything that is known of a topic.
 func (m *Map) ForgetTopic(name string) {
 	t := m.topics[name]
@@ -153,7 +144,7 @@ func (m *Map) ForgetTopic(name string) {
 		delete(m.names, t.topic.ID)
 	}
 	delete(m.topics, name)
-	m.changed()
+	m.snap = nil
 }
 
 // InvalidateLeader forgets the leader of one partition, keeps its epoch, and
@@ -175,7 +166,7 @@ func (m *Map) InvalidateLeader(tp kafka.TopicPartition, broker kafka.NodeID) boo
 	}
 	p.Leader = kafka.NoNode
 	t.topic = t.topic.with(tp.Partition, p)
-	m.changed()
+	m.snap = nil
 	return true
 }
 
@@ -195,7 +186,7 @@ func (m *Map) InvalidateController(id kafka.NodeID) bool {
 	}
 	m.controller = kafka.NoNode
 	m.pace.clusterWant = true
-	m.changed()
+	m.snap = nil
 	return true
 }
 
@@ -204,30 +195,19 @@ func (m *Map) InvalidateController(id kafka.NodeID) bool {
 // only if endpoints or the map tell where the leader is; then the endpoints
 // are merged, and no other broker is touched.
 func (m *Map) OnHint(tp kafka.TopicPartition, leader kafka.NodeID, epoch kafka.LeaderEpoch, endpoints []kafka.Broker) bool {
+	if !m.Snapshot().TakesHint(tp, leader, epoch, endpoints) {
+		return false
+	}
 	t := m.topics[tp.Topic]
-	if t == nil || t.topic == nil || leader < 0 || epoch < 0 ||
-		tp.Partition < 0 || int(tp.Partition) >= len(t.topic.Partitions) {
-		return false
-	}
-	if epoch <= t.topic.Partitions[tp.Partition].Epoch {
-		return false
-	}
-	at := slices.IndexFunc(endpoints, func(b kafka.Broker) bool { return b.ID == leader && b.Host != "" })
-	if _, known := m.brokers[leader]; at < 0 && !known {
-		return false
-	}
 	for _, b := range endpoints {
-		if b.ID >= 0 && b.Host != "" && b.Port > 0 {
+		if reachable(b) {
 			m.setBroker(b)
 		}
-	}
-	if m.brokers[leader].ID != leader {
-		return false
 	}
 	before := t.topic
 	t.topic = before.with(tp.Partition, Partition{Leader: leader, Epoch: epoch})
 	m.events.leaders(m.brokers, before, t.topic)
-	m.changed()
+	m.snap = nil
 	return true
 }
 
@@ -239,7 +219,7 @@ func (m *Map) setBroker(b kafka.Broker) {
 	}
 	m.brokers[b.ID] = b
 	m.events.add(Event{Kind: BrokerAdded, Broker: b})
-	m.changed()
+	m.snap = nil
 }
 
 // Rebootstrap drops all that was learned of brokers, leaders and the
@@ -253,5 +233,5 @@ func (m *Map) Rebootstrap(now time.Time, cause error) {
 	m.pace.lastAnswer = now
 	m.pace.sources = nil
 	m.events.add(Event{Kind: Rebootstrapped, Err: cause})
-	m.changed()
+	m.snap = nil
 }

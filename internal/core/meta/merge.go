@@ -25,19 +25,27 @@ const (
 // and merges it. The error says why nothing was merged. It keeps no part of
 // resp but strings.
 func (m *Map) OnAnswer(now time.Time, addr string, resp *kmsg.MetadataResponse) (Verdict, error) {
-	if v, err := m.judge(resp); v != Merged {
+	if v, err := m.Judge(resp); v != Merged {
 		m.OnFailure(now)
 		return v, err
 	}
-	first := m.clusterID == "" && len(m.brokers) == 0
+	f := m.pace.answered(now, addr)
+	m.merge(now, addr, f, resp)
+	return Merged, nil
+}
+
+// Merge merges an answer to a request that the map did not ask for.
+func (m *Map) Merge(now time.Time, addr string, resp *kmsg.MetadataResponse) {
+	if v, _ := m.Judge(resp); v == Merged {
+		m.merge(now, addr, nil, resp)
+	}
+}
+
+func (m *Map) merge(now time.Time, addr string, f *Refresh, resp *kmsg.MetadataResponse) {
 	if resp.ClusterID != nil {
 		m.clusterID = *resp.ClusterID
 	}
-	f := m.pace.answered(now, addr)
 	m.mergeBrokers(resp)
-	if first {
-		m.events = nil // the cluster as it was found is no news
-	}
 	seen := make(map[string]bool, len(resp.Topics))
 	for i := range resp.Topics {
 		rt := &resp.Topics[i]
@@ -51,28 +59,22 @@ func (m *Map) OnAnswer(now time.Time, addr string, resp *kmsg.MetadataResponse) 
 		m.settle(now, f, seen)
 	}
 	m.evict(now)
-	m.changed()
-	return Merged, nil
+	m.snap = nil
 }
 
-func (m *Map) judge(resp *kmsg.MetadataResponse) (Verdict, error) {
+// Judge says whether an answer may be merged, without doing so, and why not.
+func (m *Map) Judge(resp *kmsg.MetadataResponse) (Verdict, error) {
 	switch {
 	case resp.ErrorCode == kerr.RebootstrapRequired.Code:
 		return MustRebootstrap, kafka.CodeError(resp.ErrorCode, nil)
 	case resp.ErrorCode != 0:
 		return Refused, kafka.CodeError(resp.ErrorCode, nil)
-	case m.Foreign(resp.ClusterID):
+	case m.Snapshot().Foreign(resp.ClusterID):
 		return OtherCluster, &MismatchError{Want: m.clusterID, Found: *resp.ClusterID}
 	case len(resp.Brokers) == 0:
 		return NoBrokers, errNoBrokers
 	}
 	return Merged, nil
-}
-
-// Foreign reports whether a cluster id belongs to another cluster. An unknown
-// id does not.
-func (m *Map) Foreign(clusterID *string) bool {
-	return m.clusterID != "" && clusterID != nil && *clusterID != m.clusterID
 }
 
 // mergeBrokers replaces the brokers by those of the answer.
@@ -99,7 +101,7 @@ func (m *Map) mergeBrokers(resp *kmsg.MetadataResponse) {
 	} else if !listed[m.controller] {
 		m.controller = kafka.NoNode
 	}
-	m.changed()
+	m.snap = nil
 }
 
 // drop takes a broker out of the map. Partitions that it led have no leader

@@ -26,7 +26,7 @@ type Need struct {
 func (m *Map) Want(name string, n Need) {
 	t := m.topic(name)
 	if n.Track {
-		t.tracked = true
+		m.Track(name)
 	}
 	if !n.Force && m.InFlight(name) {
 		return
@@ -37,6 +37,17 @@ func (m *Map) Want(name string, n Need) {
 	t.want.user = true
 	t.want.forced = t.want.forced || n.Force
 	t.want.create = t.want.create || n.Create && m.cfg.Create
+}
+
+// again wants a topic of a refresh that failed, if it is tracked.
+func (t *topicState) again(forced bool) {
+	if t == nil || !t.tracked {
+		return
+	}
+	if t.want == nil {
+		t.want = &want{}
+	}
+	t.want.forced = t.want.forced || forced
 }
 
 // schedule is when refreshes go out.
@@ -58,9 +69,18 @@ func (m *Map) WantCluster() {
 	}
 }
 
-// InFlight reports whether the refresh under way names the topic.
+// Track keeps a topic fresh until it is forgotten.
+func (m *Map) Track(name string) {
+	if t := m.topic(name); !t.tracked {
+		t.tracked = true
+		m.snap = nil
+	}
+}
+
+// InFlight reports whether the refresh under way names the topic; for an empty
+// name, whether there is one at all.
 func (m *Map) InFlight(name string) bool {
-	return m.pace.flight != nil && slices.Contains(m.pace.flight.Topics, name)
+	return m.pace.flight != nil && (name == "" || slices.Contains(m.pace.flight.Topics, name))
 }
 
 // force wants a known topic again, without creating it.
@@ -203,23 +223,11 @@ func (m *Map) OnFailure(now time.Time) bool {
 	if f := s.flight; f != nil {
 		s.flight = nil
 		s.clusterWant = s.clusterWant || len(f.Topics) == 0
-		m.wantAgain(f)
+		for _, name := range f.Topics {
+			m.topics[name].again(f.Forced)
+		}
 	}
 	return now.Sub(s.lastAnswer) >= m.cfg.Rebootstrap
-}
-
-// wantAgain wants the tracked topics of a refresh that failed.
-func (m *Map) wantAgain(f *Refresh) {
-	for _, name := range f.Topics {
-		t := m.topics[name]
-		if t == nil || !t.tracked {
-			continue
-		}
-		if t.want == nil {
-			t.want = &want{}
-		}
-		t.want.forced = t.want.forced || f.Forced
-	}
 }
 
 // answered ends the refresh in flight with an answer from addr.

@@ -148,7 +148,7 @@ func (s *script) run(line string) string {
 		s.m.ForgetTopic(f[1])
 		return ""
 	case "stale":
-		return fmt.Sprintln(s.m.Stale(s.now, f[1]))
+		return fmt.Sprintln(s.m.Snapshot().Topics[f[1]].Topic.IsStale(s.now, 5*time.Minute))
 	case "state":
 		return s.state()
 	}

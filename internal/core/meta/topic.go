@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ottla/ottla/kafka"
@@ -28,6 +29,7 @@ type Entry struct {
 	Topic   *Topic    // nil if no broker has described it yet
 	Err     error     // the code of the last answer, nil after a good one
 	Missing time.Time // since when the topic is "not yet" there; zero if it is not missing
+	Tracked bool      // it is kept fresh
 }
 
 // Snapshot is the cluster at one moment. It is immutable.
@@ -56,6 +58,12 @@ func (s *Snapshot) Broker(id kafka.NodeID) (kafka.Broker, bool) {
 	return kafka.Broker{ID: id}, false
 }
 
+// Foreign reports whether a cluster id is that of another cluster. An unknown
+// id is not.
+func (s *Snapshot) Foreign(clusterID *string) bool {
+	return s.ClusterID != "" && clusterID != nil && *clusterID != s.ClusterID
+}
+
 // Leader is the known leader of a partition, of any age.
 func (s *Snapshot) Leader(tp kafka.TopicPartition) (kafka.Broker, kafka.LeaderEpoch, bool) {
 	t := s.Topics[tp.Topic].Topic
@@ -66,6 +74,20 @@ func (s *Snapshot) Leader(tp kafka.TopicPartition) (kafka.Broker, kafka.LeaderEp
 	b, ok := s.Broker(p.Leader)
 	return b, p.Epoch, ok && p.Leader >= 0
 }
+
+// TakesHint reports whether a leader that a broker names in passing is news
+// that can be used: a higher epoch, and an address.
+func (s *Snapshot) TakesHint(tp kafka.TopicPartition, leader kafka.NodeID, epoch kafka.LeaderEpoch, endpoints []kafka.Broker) bool {
+	t := s.Topics[tp.Topic].Topic
+	if t == nil || leader < 0 || tp.Partition < 0 || int(tp.Partition) >= len(t.Partitions) || epoch <= t.Partitions[tp.Partition].Epoch {
+		return false
+	}
+	_, known := s.Broker(leader)
+	return known || slices.ContainsFunc(endpoints, func(b kafka.Broker) bool { return b.ID == leader && reachable(b) })
+}
+
+// reachable reports whether b has an id and an address.
+func reachable(b kafka.Broker) bool { return b.ID >= 0 && b.Host != "" && b.Port > 0 }
 
 // Growth is a topic's number of partitions before and after a refresh. It is
 // zero when nothing grew: fewer, as many, or a topic never seen before.

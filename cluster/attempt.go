@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/internal/core/retry"
+	"github.com/ottla/ottla/kafka"
+)
+
+// attempts counts the attempts of one request and paces them.
+type attempts struct {
+	c     *client
+	ctx   context.Context
+	req   kmsg.Request
+	api   string
+	class retry.Class
+	limit time.Time // no attempt begins after
+	n     int       // attempts that failed
+}
+
+func (c *client) attempts(ctx context.Context, req kmsg.Request) *attempts {
+	return &attempts{c: c, ctx: ctx, req: req, api: apiName(req), class: retry.ClassOfRequest(req), limit: c.limit(ctx)}
+}
+
+// again waits before the next attempt. It returns why there is none.
+func (a *attempts) again(why error) error {
+	a.n++
+	switch {
+	case a.ctx.Err() != nil:
+		return a.over(why)
+	case !a.repeats(why):
+		return why
+	}
+	d := a.c.cfg.backoff().Delay(a.n, a.c.rand.derive())
+	if time.Now().Add(d).After(a.limit) {
+		return &gaveUp{cause: errRetryTimeout, last: why}
+	}
+	a.c.counts.retries.Add(1)
+	a.c.tracer.retried(a.api, a.n+1, d, why)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-a.ctx.Done():
+		return a.over(why)
+	case <-a.c.done():
+		return ErrClosed
+	}
+}
+
+// over is the error of a request whose context has ended.
+func (a *attempts) over(why error) error {
+	if errors.Is(why, context.Cause(a.ctx)) {
+		return why
+	}
+	return &gaveUp{cause: context.Cause(a.ctx), last: why}
+}
+
+// repeats reports whether a request that failed with err may be made again:
+// it must be worth it, and have had no effect, or be repeatable.
+func (a *attempts) repeats(err error) bool {
+	return worthwhile(err) && (a.class.Repeatable() || !kafka.MayHaveHappened(err))
+}
+
+// worthwhile reports whether another attempt may end better, whatever the
+// request.
+func worthwhile(err error) bool {
+	var h *hopeless
+	if errors.As(err, &h) {
+		return false
+	}
+	var be *kafka.BrokerError
+	if errors.As(err, &be) {
+		switch retry.Of(be.Code) {
+		case retry.Retry, retry.RefreshMetadata, retry.FindCoordinator, retry.FindController, retry.Rebootstrap:
+			return true
+		}
+		return false
+	}
+	var ue *UnreachableError
+	var nl *kafka.NoLeaderError
+	return !permanent(err) && (isConnection(err) || errors.As(err, &ue) || errors.As(err, &nl) || errors.Is(err, ErrNoController))
+}
+
+// codeOf is the broker's code that err is about, 0 if it is not about one.
+func codeOf(err error) int16 {
+	var be *kafka.BrokerError
+	if errors.As(err, &be) {
+		return be.Code
+	}
+	return 0
+}
+
+// repeatsCode reports whether a code in an answer is to be tried again at the
+// same broker. Codes that leave the outcome open are repeated only for requests
+// that may be.
+func (a *attempts) repeatsCode(code int16) bool {
+	if retry.Of(code) != retry.Retry {
+		return false
+	}
+	return a.class.Repeatable() || !kafka.MayHaveHappened(kafka.CodeError(code, nil))
+}

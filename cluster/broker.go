@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/internal/core/conn"
+	"github.com/ottla/ottla/internal/core/meta"
+	"github.com/ottla/ottla/internal/netconn"
+	"github.com/ottla/ottla/kafka"
+)
+
+// Broker sends requests to one broker of the cluster, wherever it is at the
+// time. It is safe for concurrent use, and a kmsg.Requestor.
+type Broker struct {
+	c  *client
+	id kafka.NodeID
+}
+
+// Broker is the handle of a broker id, whether the cluster names it or not.
+func (c *Cluster) Broker(id kafka.NodeID) *Broker { return &Broker{c: c.client, id: id} }
+
+// ID is the broker's id.
+func (b *Broker) ID() kafka.NodeID { return b.id }
+
+// Request sends one request to the broker, on the connection for its kind of
+// traffic, and waits for the answer until ctx ends. It makes one attempt; only
+// a repeatable request whose connection broke is sent once more. A broker that
+// the cluster does not name, after one refresh, is [ErrUnknownBroker].
+func (b *Broker) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	at, ok := b.c.snap.Load().Broker(b.id)
+	if !ok {
+		if err := b.c.refresh(ctx, nil, meta.Need{}); err != nil {
+			return nil, opError(apiName(req), b.id, err)
+		}
+		if at, ok = b.c.snap.Load().Broker(b.id); !ok {
+			return nil, opError(apiName(req), b.id, ErrUnknownBroker)
+		}
+	}
+	resp, err := b.c.send(ctx, at, req, netconn.NoBound, netconn.NoBound)
+	return resp, opError(apiName(req), b.id, err)
+}
+
+// Start is Request without waiting: done is called exactly once, when the
+// answer is there, or the error, or ctx has ended. It runs on a goroutine of
+// the connection, never within Start, and must not block. req is the client's
+// until then. An unknown broker is not looked up first.
+func (b *Broker) Start(ctx context.Context, req kmsg.Request, done func(kmsg.Response, error)) {
+	b.start(ctx, req, netconn.NewCall(ctx, req), done)
+}
+
+// StartOneWay is Start for a request without an answer, Produce with acks 0:
+// done is called with a nil response once it is written.
+func (b *Broker) StartOneWay(ctx context.Context, req kmsg.Request, done func(error)) {
+	call := netconn.NewCall(ctx, req)
+	call.OneWay = true
+	b.start(ctx, req, call, func(_ kmsg.Response, err error) { done(err) })
+}
+
+func (b *Broker) start(ctx context.Context, req kmsg.Request, call *netconn.Call, done func(kmsg.Response, error)) {
+	peer, err := b.peer()
+	if err != nil {
+		b.c.later(func() { done(nil, opError(apiName(req), b.id, err)) })
+		return
+	}
+	call.Done = func(resp kmsg.Response, err error) {
+		if err != nil {
+			b.c.sendFailed(err)
+			err = opError(apiName(req), b.id, err)
+		}
+		done(resp, err)
+	}
+	peer.Lane(laneOf(req)).Send(call)
+}
+
+// peer is the way to the broker as the cluster names it now.
+func (b *Broker) peer() (*netconn.Peer, error) {
+	at, ok := b.c.snap.Load().Broker(b.id)
+	if !ok {
+		return nil, ErrUnknownBroker
+	}
+	return b.c.peerOf(at)
+}
+
+// later runs f on the metadata goroutine, or at once if it has ended.
+func (c *client) later(f func()) {
+	if !c.inbox.post(func(*state) { f() }) {
+		f()
+	}
+}
+
+// send makes one attempt at one broker, within bounds of the version.
+func (c *client) send(ctx context.Context, b kafka.Broker, req kmsg.Request, lo, hi int16) (kmsg.Response, error) {
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	peer, err := c.peerOf(b)
+	if err != nil {
+		return nil, err
+	}
+	call := netconn.NewCall(ctx, req)
+	call.Min, call.Max = lo, hi
+	resp, err := peer.Lane(laneOf(req)).Do(ctx, call)
+	if err != nil {
+		c.sendFailed(err)
+	}
+	return resp, err
+}
+
+// sendFailed has the brokers looked at again where a connection could not be
+// made: the broker may have moved.
+func (c *client) sendFailed(err error) {
+	var dial *kafka.DialError
+	if errors.As(err, &dial) {
+		c.inbox.post(func(s *state) { s.topics.WantCluster() })
+	}
+}
+
+// isConnection reports whether err is about the way to a broker, and not about
+// what it answered.
+func isConnection(err error) bool {
+	var dial *kafka.DialError
+	var lost *kafka.ConnError
+	var late *kafka.TimeoutError
+	var other *MismatchError
+	return errors.As(err, &dial) || errors.As(err, &lost) || errors.As(err, &late) || errors.As(err, &other)
+}
+
+func apiName(req kmsg.Request) string { return conn.APIName(req.Key()) }
+
+// laneOf is the kind of traffic that a request belongs to.
+func laneOf(req kmsg.Request) netconn.Kind {
+	switch req.Key() {
+	case 0:
+		return netconn.Produce
+	case 1, 78: // Fetch, ShareFetch
+		return netconn.Fetch
+	case 11, 14: // JoinGroup, SyncGroup
+		return netconn.Join
+	case 8, 9, 12, 13, 24, 25, 26, 28, 68, 76, 79, 88, 93:
+		return netconn.Coordinator
+	case 22:
+		if r, ok := req.(*kmsg.InitProducerIDRequest); ok && r.TransactionalID != nil {
+			return netconn.Coordinator
+		}
+	}
+	return netconn.General
+}

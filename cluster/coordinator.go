@@ -1,0 +1,220 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/internal/core/meta"
+	"github.com/ottla/ottla/kafka"
+)
+
+// CoordinatorKind is Kafka's coordinator type.
+type CoordinatorKind = meta.CoordinatorKind
+
+// The kinds of coordinators.
+const (
+	GroupCoordinator       = meta.GroupCoordinator       // key: group id
+	TransactionCoordinator = meta.TransactionCoordinator // key: transactional id
+	ShareCoordinator       = meta.ShareCoordinator       // key: "group:topic id:partition"
+)
+
+// Coordinator is the broker that coordinates a key. It is cached; callers that
+// look for the same key at once share one look-up, which goes on for the others
+// when one of them gives up. A coordinator that is not available yet is waited
+// for until ctx ends; without a deadline, for Config.RetryTimeout.
+func (c *Cluster) Coordinator(ctx context.Context, kind CoordinatorKind, key string) (kafka.Broker, error) {
+	return c.coordinator(ctx, kind, key)
+}
+
+func (c *client) coordinator(ctx context.Context, kind CoordinatorKind, key string) (kafka.Broker, error) {
+	if ctx.Err() != nil {
+		return kafka.Broker{ID: kafka.NoNode}, opError("find coordinator", kafka.NoNode, ended(ctx))
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.cfg.RetryTimeout, errRetryTimeout)
+		defer cancel()
+	}
+	k := keyOf(kind, key)
+	a := newAnswer()
+	if !c.inbox.post(func(s *state) { s.wantCoordinator(k, a) }) {
+		return kafka.Broker{ID: kafka.NoNode}, ErrClosed
+	}
+	left := make(chan error, 1)
+	err := c.wait(ctx, a, func() {
+		if !c.inbox.post(func(s *state) { left <- s.leaveCoordinator(k, a) }) {
+			left <- nil
+		}
+	})
+	if err == nil {
+		return a.broker, nil
+	}
+	if ctx.Err() != nil && !errors.Is(err, ErrClosed) {
+		err = c.withReason(ctx, err, left)
+	}
+	return kafka.Broker{ID: kafka.NoNode}, opError("find "+kind.String()+" coordinator of "+key, kafka.NoNode, err)
+}
+
+// withReason adds why the last attempt failed to the end of a context.
+func (c *client) withReason(ctx context.Context, err error, left <-chan error) error {
+	select {
+	case last := <-left:
+		if last != nil {
+			return &gaveUp{cause: context.Cause(ctx), last: last}
+		}
+	case <-c.done():
+	}
+	return err
+}
+
+func (s *state) wantCoordinator(k meta.CoordinatorKey, a *answer) {
+	if b, ok := s.coords.Known(k); ok {
+		a.broker = b
+		a.give(nil)
+		return
+	}
+	s.coords.Want(s.now, k)
+	s.coordWaits[k] = append(s.coordWaits[k], a)
+}
+
+func (s *state) wantCoordinators(kind CoordinatorKind, waits map[string]*answer) {
+	for key, a := range waits {
+		s.wantCoordinator(keyOf(kind, key), a)
+	}
+}
+
+func keyOf(kind CoordinatorKind, key string) meta.CoordinatorKey {
+	return meta.CoordinatorKey{Kind: kind, Key: key}
+}
+
+func (s *state) leaveCoordinator(k meta.CoordinatorKey, a *answer) error {
+	ws := s.coordWaits[k]
+	i := slices.Index(ws, a)
+	if i < 0 {
+		return nil
+	}
+	s.coordWaits[k] = slices.Delete(ws, i, i+1)
+	if len(s.coordWaits[k]) == 0 {
+		delete(s.coordWaits, k)
+	}
+	return s.coords.Leave(k)
+}
+
+// sendLookup asks some broker for coordinators: all keys at once, or, where
+// brokers only know one key for each request, one by one.
+func (s *state) sendLookup(l meta.Lookup) {
+	s.c.counts.lookups.Add(1)
+	s.ask(&ask{
+		walk: meta.NewWalk(s.c.candidates(nil), s.c.rand.derive()),
+		make: func() (kmsg.Request, int16) { return lookupRequest(l) },
+		done: func(_ string, resp kmsg.Response, err error) { s.lookedUp(l, resp, err) },
+	})
+}
+
+// batchLookup is the first version of FindCoordinator that takes several keys.
+const batchLookup = 4
+
+func lookupRequest(l meta.Lookup) (kmsg.Request, int16) {
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorType = int8(l.Kind)
+	req.CoordinatorKey = l.Keys[0]
+	req.CoordinatorKeys = l.Keys
+	switch {
+	case len(l.Keys) > 1:
+		return req, batchLookup
+	case l.Kind != GroupCoordinator:
+		return req, 1 // version 0 knows groups only
+	}
+	return req, 0
+}
+
+func (s *state) lookedUp(l meta.Lookup, resp kmsg.Response, err error) {
+	if err == nil {
+		s.found(s.coords.OnAnswer(s.now, l, resp.(*kmsg.FindCoordinatorResponse)))
+		return
+	}
+	var version *kafka.VersionError
+	switch {
+	case len(l.Keys) > 1 && errors.As(err, &version):
+		for i := range l.Keys {
+			s.sendLookup(meta.Lookup{Kind: l.Kind, Keys: l.Keys[i : i+1]})
+		}
+	case permanent(err):
+		s.found(s.coords.Fail(l, err))
+	default:
+		s.coords.OnFailure(s.now, l, err)
+	}
+}
+
+// found tells those who wait for coordinators.
+func (s *state) found(fs []meta.Found) {
+	for _, f := range fs {
+		for _, a := range s.coordWaits[f.CoordinatorKey] {
+			a.broker = f.Broker
+			a.give(f.Err)
+		}
+		delete(s.coordWaits, f.CoordinatorKey)
+	}
+}
+
+// ForgetCoordinator drops the cached coordinator of a group; the next use looks
+// it up.
+func (c *Cluster) ForgetCoordinator(group string) {
+	c.forgetCoordinator(GroupCoordinator, group, kafka.NoNode)
+}
+
+func (c *client) forgetCoordinator(kind CoordinatorKind, key string, node kafka.NodeID) {
+	k := keyOf(kind, key)
+	c.inbox.post(func(s *state) { s.coords.Forget(k, node) })
+}
+
+// RequestCoordinator sends a request to the coordinator of a group, at the
+// version that req is set to; if the broker does not speak it, nothing is sent
+// and the error is a [*kafka.VersionError]. It makes one attempt: codes in the
+// answer are the caller's, who may call [Cluster.ForgetCoordinator]. A
+// coordinator that cannot be reached is forgotten.
+func (c *Cluster) RequestCoordinator(ctx context.Context, group string, req kmsg.Request) (kmsg.Response, error) {
+	b, err := c.Coordinator(ctx, GroupCoordinator, group)
+	if err != nil {
+		return nil, err
+	}
+	v := req.GetVersion()
+	resp, err := c.send(ctx, b, req, v, v)
+	if err != nil {
+		c.coordinatorFailed(GroupCoordinator, group, b, err)
+		return nil, opError(apiName(req), b.ID, err)
+	}
+	return resp, nil
+}
+
+// coordinatorFailed forgets a coordinator that a request did not get through
+// to.
+func (c *client) coordinatorFailed(kind CoordinatorKind, key string, b kafka.Broker, err error) {
+	if isConnection(err) {
+		c.forgetCoordinator(kind, key, b.ID)
+	}
+}
+
+// CoordinatorVersions is the range of versions of an API that the coordinator
+// of a group speaks; ok is false if it does not have the API. It looks the
+// coordinator up and connects to it if need be.
+func (c *Cluster) CoordinatorVersions(ctx context.Context, group string, key int16) (lo, hi int16, ok bool, err error) {
+	b, err := c.Coordinator(ctx, GroupCoordinator, group)
+	if err != nil {
+		return -1, -1, false, err
+	}
+	peer, err := c.peerOf(b)
+	if err != nil {
+		return -1, -1, false, err
+	}
+	vs, err := peer.Versions(ctx)
+	if err != nil {
+		c.coordinatorFailed(GroupCoordinator, group, b, err)
+		return -1, -1, false, opError("api versions", b.ID, err)
+	}
+	r, ok := vs.Range(key)
+	return r.Min, r.Max, ok, nil
+}

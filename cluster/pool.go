@@ -1,0 +1,129 @@
+package cluster
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/ottla/ottla/internal/netconn"
+	"github.com/ottla/ottla/internal/task"
+	"github.com/ottla/ottla/kafka"
+)
+
+// pool holds one netconn.Peer for each canonical address; a node id is only a
+// name that leads to an address.
+type pool struct {
+	tasks *task.Group
+	cfg   *netconn.Config
+
+	mu     sync.Mutex
+	peers  map[string]*netconn.Peer
+	expect map[string]expectation // what known addresses should say of themselves
+	barred map[string]error       // addresses that belong to another cluster
+	closed error
+}
+
+// expectation is the node that should answer at an address.
+type expectation struct {
+	cluster string
+	node    kafka.NodeID
+}
+
+func newPool(tasks *task.Group, cfg *netconn.Config) *pool {
+	return &pool{
+		tasks: tasks, cfg: cfg, peers: make(map[string]*netconn.Peer),
+		expect: make(map[string]expectation), barred: make(map[string]error),
+	}
+}
+
+// at is the peer of an address, made if need be.
+func (p *pool) at(addr string) (*netconn.Peer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed != nil {
+		return nil, p.closed
+	}
+	if err := p.barred[addr]; err != nil {
+		return nil, err
+	}
+	peer := p.peers[addr]
+	if peer == nil {
+		peer = netconn.NewPeer(p.tasks, addr, p.cfg)
+		if e, ok := p.expect[addr]; ok {
+			peer.Expect(e.cluster, e.node)
+		}
+		p.peers[addr] = peer
+	}
+	return peer, nil
+}
+
+// all are the peers in order of their addresses.
+func (p *pool) all() []*netconn.Peer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ps := make([]*netconn.Peer, 0, len(p.peers))
+	for _, peer := range p.peers {
+		ps = append(ps, peer)
+	}
+	slices.SortFunc(ps, func(a, b *netconn.Peer) int {
+		if a.Addr() < b.Addr() {
+			return -1
+		}
+		return 1
+	})
+	return ps
+}
+
+// want sets what addresses should say of themselves, tells their peers, and
+// drains the peers of addresses that keep refuses.
+func (p *pool) want(expect map[string]expectation, keep func(addr string) bool) {
+	p.mu.Lock()
+	p.expect = expect
+	var retired, live []*netconn.Peer
+	for addr, peer := range p.peers {
+		if keep(addr) {
+			live = append(live, peer)
+			continue
+		}
+		retired = append(retired, peer)
+		delete(p.peers, addr)
+	}
+	p.mu.Unlock()
+	for _, peer := range live {
+		e := expect[peer.Addr()]
+		peer.Expect(e.cluster, e.node)
+	}
+	for _, peer := range retired {
+		peer.Drain()
+	}
+}
+
+// bar closes the sockets of an address and refuses it from here on.
+func (p *pool) bar(addr string, cause error) {
+	p.mu.Lock()
+	p.barred[addr] = cause
+	peer := p.peers[addr]
+	delete(p.peers, addr)
+	p.mu.Unlock()
+	if peer != nil {
+		peer.Close(cause)
+	}
+}
+
+// unbar takes addresses back that the right cluster names again.
+func (p *pool) unbar(addrs ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range addrs {
+		delete(p.barred, a)
+	}
+}
+
+// close ends every socket and dial with cause.
+func (p *pool) close(cause error) {
+	p.mu.Lock()
+	p.closed = cause
+	p.mu.Unlock()
+	for _, peer := range p.all() {
+		peer.Close(cause)
+	}
+}

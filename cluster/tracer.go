@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/ottla/ottla/internal/core/meta"
+	"github.com/ottla/ottla/internal/task"
+)
+
+// tracer calls the functions of a Trace one after the other on a goroutine of
+// its own. A nil tracer does nothing.
+type tracer struct {
+	trace   *Trace
+	queue   chan func()
+	dropped atomic.Int64
+	tasks   *task.Group
+}
+
+// traceBacklog is how many calls may wait for a slow Trace.
+const traceBacklog = 1024
+
+func newTracer(t *Trace) *tracer {
+	if t == nil {
+		return nil
+	}
+	tr := &tracer{trace: t, queue: make(chan func(), traceBacklog), tasks: task.New(context.Background())}
+	tr.tasks.Go(tr.run)
+	return tr
+}
+
+func (t *tracer) run(ctx context.Context) error {
+	for {
+		select {
+		case f := <-t.queue:
+			f()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// close ends the goroutine. It does not wait for one that is inside the user's
+// function.
+func (t *tracer) close() {
+	if t != nil {
+		t.tasks.Cancel(ErrClosed)
+	}
+}
+
+func (t *tracer) call(f func()) {
+	select {
+	case t.queue <- f:
+	default:
+		t.dropped.Add(1)
+	}
+}
+
+func (t *tracer) lost() int64 {
+	if t == nil {
+		return 0
+	}
+	return t.dropped.Load()
+}
+
+func (t *tracer) dialled(addr, purpose string, took time.Duration, err error) {
+	if t != nil && t.trace.Dialled != nil {
+		t.call(func() { t.trace.Dialled(addr, purpose, took, err) })
+	}
+}
+
+func (t *tracer) closed(addr, purpose string, err error) {
+	if t != nil && t.trace.Closed != nil {
+		t.call(func() { t.trace.Closed(addr, purpose, err) })
+	}
+}
+
+func (t *tracer) throttled(addr, purpose string, d time.Duration) {
+	if t != nil && t.trace.Throttled != nil {
+		t.call(func() { t.trace.Throttled(addr, purpose, d) })
+	}
+}
+
+func (t *tracer) refreshed(topics []string, addr string, took time.Duration, err error) {
+	if t != nil && t.trace.Refreshed != nil {
+		t.call(func() { t.trace.Refreshed(topics, addr, took, err) })
+	}
+}
+
+func (t *tracer) retried(api string, attempt int, after time.Duration, why error) {
+	if t != nil && t.trace.Retried != nil {
+		t.call(func() { t.trace.Retried(api, attempt, after, why) })
+	}
+}
+
+// log writes an event to the configured logger: one event, one line.
+func (s *state) log(e meta.Event) {
+	l := s.c.cfg.Logger
+	if l == nil {
+		return
+	}
+	level, attrs := slog.LevelInfo, make([]slog.Attr, 0, 4)
+	switch e.Kind {
+	case ClusterMismatch:
+		level = slog.LevelWarn
+		attrs = append(attrs, slog.String("addr", e.Addr), slog.String("want", e.Want), slog.String("found", e.Found))
+	case TopicFailed:
+		level = slog.LevelWarn
+		attrs = append(attrs, slog.String("topic", e.Topic), slog.Any("err", e.Err))
+	case TopicFound, TopicGrew:
+		attrs = append(attrs, slog.String("topic", e.Topic), slog.Int("before", int(e.Before)), slog.Int("after", int(e.After)))
+	case TopicRecreated:
+		level = slog.LevelWarn
+		attrs = append(attrs, slog.String("topic", e.Topic), slog.String("old", e.OldID.String()), slog.String("new", e.NewID.String()))
+	case LeaderChanged:
+		attrs = append(attrs, slog.String("topic", e.Topic), slog.Int("partition", int(e.Partition)), slog.Int("node", int(e.Broker.ID)))
+	case BrokerAdded, BrokerGone:
+		attrs = append(attrs, slog.Int("node", int(e.Broker.ID)), slog.String("addr", e.Broker.Addr()))
+	case Rebootstrapped:
+		level = slog.LevelWarn
+		attrs = append(attrs, slog.Any("err", e.Err))
+	}
+	l.LogAttrs(context.Background(), level, "cluster: "+e.Kind.String(), attrs...)
+}
