@@ -20,6 +20,7 @@ type ask struct {
 	make    func() (req kmsg.Request, minVersion int16)
 	judge   func(addr string, resp kmsg.Response) error // an error sends it to the next address
 	done    func(addr string, resp kmsg.Response, err error)
+	last    string             // address that was asked last
 	open    int                // requests without an answer
 	hedgeAt time.Time          // when the next address is asked beside; zero = not any more
 	ctx     context.Context    // of the requests
@@ -66,6 +67,7 @@ func (a *ask) send(s *state, peer *netconn.Peer) {
 		s.c.inbox.post(func(s *state) { a.onAnswer(s, peer.Addr(), resp, err) })
 	}
 	a.open++
+	a.last = peer.Addr()
 	a.hedgeAt = s.now.Add(hedge)
 	peer.Lane(netconn.General).Send(call)
 }
@@ -73,6 +75,7 @@ func (a *ask) send(s *state, peer *netconn.Peer) {
 // maybeHedge asks one more address if the answer takes long.
 func (a *ask) maybeHedge(s *state) {
 	if !a.hedgeAt.IsZero() && !s.now.Before(a.hedgeAt) {
+		s.c.pool.slow(a.last)
 		a.next(s)
 	}
 }
@@ -82,6 +85,7 @@ func (a *ask) onAnswer(s *state, addr string, resp kmsg.Response, err error) {
 		return
 	}
 	a.open--
+	s.c.pool.answered(addr, err)
 	if err == nil && a.judge != nil {
 		err = a.judge(addr, resp)
 	}
@@ -115,7 +119,11 @@ func (c *client) candidates(avoid []string) meta.Candidates {
 			can.Avoid = append(can.Avoid, p.Addr())
 			continue
 		}
-		if p.Open(netconn.General) && !c.isStuck(p) {
+		if c.pool.isSlow(p.Addr()) {
+			can.Avoid = append(can.Avoid, p.Addr())
+			continue
+		}
+		if p.Open(netconn.General) {
 			can.Open = append(can.Open, p.Addr())
 		}
 	}
@@ -127,10 +135,6 @@ func (c *client) candidates(avoid []string) meta.Candidates {
 	}
 	return can
 }
-
-// isStuck reports whether requests on the general lane of a peer wait for an
-// answer for so long that another broker is the better choice.
-func (c *client) isStuck(*netconn.Peer) bool { return false }
 
 // peerOf is the peer at the address of a broker.
 func (c *client) peerOf(b kafka.Broker) (*netconn.Peer, error) { return c.pool.at(b.Addr()) }

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/core/retry"
+	"github.com/ottla/ottla/internal/netconn"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -19,11 +20,12 @@ type attempts struct {
 	api   string
 	class retry.Class
 	limit time.Time // no attempt begins after
+	lo    int16     // the lowest version that does
 	n     int       // attempts that failed
 }
 
 func (c *client) attempts(ctx context.Context, req kmsg.Request) *attempts {
-	return &attempts{c: c, ctx: ctx, req: req, api: apiName(req), class: retry.ClassOfRequest(req), limit: c.limit(ctx)}
+	return &attempts{c: c, ctx: ctx, req: req, api: apiName(req), class: retry.ClassOfRequest(req), limit: c.limit(ctx), lo: netconn.NoBound}
 }
 
 // again waits before the next attempt. It returns why there is none.

@@ -40,6 +40,7 @@ type client struct {
 	counts  counts
 	rand    randSource
 	watches watches
+	listing listing
 }
 
 // randSource is the client's source of randomness, from which machines get
@@ -100,14 +101,18 @@ func newClient(cfg Config) *client {
 
 // bootstrap loads the map of brokers. Rounds that may go better are repeated.
 func (c *client) bootstrap(ctx context.Context) error {
+	var last error
 	for {
 		err := c.refresh(ctx, nil, meta.Need{})
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil || permanent(err) {
+		switch {
+		case err == nil || permanent(err):
+			return err
+		case ctx.Err() != nil && last != nil:
+			return &gaveUp{cause: context.Cause(ctx), last: last}
+		case ctx.Err() != nil:
 			return err
 		}
+		last = err
 	}
 }
 

@@ -218,3 +218,33 @@ func (c *Cluster) CoordinatorVersions(ctx context.Context, group string, key int
 	r, ok := vs.Range(key)
 	return r.Min, r.Max, ok, nil
 }
+
+// toFindCoordinator looks coordinators up as the caller asks, past the cache:
+// several keys in one request, or, where brokers know only one for each
+// request, in one each, with the answers merged in order.
+func (a *attempts) toFindCoordinator(req *kmsg.FindCoordinatorRequest) (kmsg.Response, error) {
+	if len(req.CoordinatorKeys) <= 1 {
+		return a.toAny()
+	}
+	a.lo = batchLookup
+	resp, err := a.toAny()
+	var version *kafka.VersionError
+	if err == nil || !errors.As(err, &version) {
+		return resp, err
+	}
+	merged := kmsg.NewPtrFindCoordinatorResponse()
+	merged.Version = batchLookup
+	for _, key := range req.CoordinatorKeys {
+		one := *req
+		one.CoordinatorKey, one.CoordinatorKeys = key, []string{key}
+		r, err := a.c.attempts(a.ctx, &one).toAny()
+		if err != nil {
+			return nil, err
+		}
+		f := r.(*kmsg.FindCoordinatorResponse)
+		merged.Coordinators = append(merged.Coordinators, kmsg.FindCoordinatorResponseCoordinator{
+			Key: key, NodeID: f.NodeID, Host: f.Host, Port: f.Port, ErrorCode: f.ErrorCode, ErrorMessage: f.ErrorMessage,
+		})
+	}
+	return merged, nil
+}

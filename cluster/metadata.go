@@ -164,6 +164,7 @@ type lookup struct {
 // topic finds a topic, and waits for as many refreshes as that takes.
 func (c *client) topic(ctx context.Context, name string, l lookup) (*Topic, error) {
 	limit := c.limit(ctx)
+	var last error // of a round without an answer
 	for {
 		e := c.snap.Load().Topics[name]
 		if c.serves(e, l) {
@@ -174,6 +175,11 @@ func (c *client) topic(ctx context.Context, name string, l lookup) (*Topic, erro
 		e = c.snap.Load().Topics[name]
 		if err == nil && c.serves(e, l) {
 			return e.Topic, nil
+		}
+		if err != nil && ctx.Err() == nil {
+			last = err
+		} else if err != nil && last != nil {
+			err = &gaveUp{cause: context.Cause(ctx), last: last}
 		}
 		if err = c.topicError(ctx, name, e, err, limit); err != nil {
 			return nil, err

@@ -71,13 +71,13 @@ func (s *state) otherCluster(addr string, err error) error {
 	return e
 }
 
-// unbar takes back the addresses that an answer of the right cluster names.
+// unbar takes back the barred addresses that the right cluster has left.
 func (s *state) unbar(resp *kmsg.MetadataResponse) {
-	addrs := make([]string, 0, len(resp.Brokers))
+	named := make(map[string]bool, len(resp.Brokers))
 	for _, b := range resp.Brokers {
-		addrs = append(addrs, kafka.JoinAddr(b.Host, b.Port))
+		named[kafka.JoinAddr(b.Host, b.Port)] = true
 	}
-	s.c.pool.unbar(addrs...)
+	s.c.pool.unbar(named)
 }
 
 // hooks pass on what connections tell.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/ottla/ottla/internal/netconn"
 	"github.com/ottla/ottla/internal/task"
@@ -18,9 +19,20 @@ type pool struct {
 	mu     sync.Mutex
 	peers  map[string]*netconn.Peer
 	expect map[string]expectation // what known addresses should say of themselves
-	barred map[string]error       // addresses that belong to another cluster
+	barred map[string]bar         // addresses that belong to another cluster
+	late   map[string]bool        // addresses whose last answer took long, or has not come
 	closed error
 }
+
+// bar refuses an address that belongs to another cluster.
+type bar struct {
+	cause error
+	until time.Time
+}
+
+// barTime is how long an address stays barred that the right cluster goes on
+// to name.
+const barTime = 5 * time.Minute
 
 // expectation is the node that should answer at an address.
 type expectation struct {
@@ -31,7 +43,7 @@ type expectation struct {
 func newPool(tasks *task.Group, cfg *netconn.Config) *pool {
 	return &pool{
 		tasks: tasks, cfg: cfg, peers: make(map[string]*netconn.Peer),
-		expect: make(map[string]expectation), barred: make(map[string]error),
+		expect: make(map[string]expectation), barred: make(map[string]bar), late: make(map[string]bool),
 	}
 }
 
@@ -42,8 +54,8 @@ func (p *pool) at(addr string) (*netconn.Peer, error) {
 	if p.closed != nil {
 		return nil, p.closed
 	}
-	if err := p.barred[addr]; err != nil {
-		return nil, err
+	if b, ok := p.barred[addr]; ok && time.Now().Before(b.until) {
+		return nil, b.cause
 	}
 	peer := p.peers[addr]
 	if peer == nil {
@@ -100,7 +112,7 @@ func (p *pool) want(expect map[string]expectation, keep func(addr string) bool) 
 // bar closes the sockets of an address and refuses it from here on.
 func (p *pool) bar(addr string, cause error) {
 	p.mu.Lock()
-	p.barred[addr] = cause
+	p.barred[addr] = bar{cause, time.Now().Add(barTime)}
 	peer := p.peers[addr]
 	delete(p.peers, addr)
 	p.mu.Unlock()
@@ -109,12 +121,15 @@ func (p *pool) bar(addr string, cause error) {
 	}
 }
 
-// unbar takes addresses back that the right cluster names again.
-func (p *pool) unbar(addrs ...string) {
+// unbar takes addresses back that the right cluster does not name any more: if
+// it names them again, they are its own.
+func (p *pool) unbar(named map[string]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, a := range addrs {
-		delete(p.barred, a)
+	for addr := range p.barred {
+		if !named[addr] {
+			delete(p.barred, addr)
+		}
 	}
 }
 
@@ -126,4 +141,27 @@ func (p *pool) close(cause error) {
 	for _, peer := range p.all() {
 		peer.Close(cause)
 	}
+}
+
+// slow notes that an answer of an address takes long: until one comes, other
+// addresses are the better choice.
+func (p *pool) slow(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.late[addr] = true
+}
+
+// answered takes note of the end of a request.
+func (p *pool) answered(addr string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil {
+		delete(p.late, addr)
+	}
+}
+
+func (p *pool) isSlow(addr string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.late[addr]
 }

@@ -72,6 +72,9 @@ func (c *Cluster) Request(ctx context.Context, req kmsg.Request) (kmsg.Response,
 	}
 	switch to {
 	case anyBroker:
+		if r, ok := a.req.(*kmsg.FindCoordinatorRequest); ok {
+			return a.toFindCoordinator(r)
+		}
 		return a.toAny()
 	case theController:
 		return a.toController()

@@ -3,58 +3,10 @@ package cluster
 import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/ottla/ottla/internal/core/meta"
 	"github.com/ottla/ottla/internal/core/retry"
 	"github.com/ottla/ottla/internal/netconn"
 	"github.com/ottla/ottla/kafka"
 )
-
-// Requests that go to one broker: any, the controller, or a coordinator.
-
-// toAny asks brokers one after the other until one answers, each once in a
-// round; every round chooses anew.
-func (a *attempts) toAny() (kmsg.Response, error) {
-	for {
-		resp, err := a.anyRound()
-		if err == nil {
-			code := soleCode(resp)
-			if !a.repeatsCode(code) {
-				return resp, nil
-			}
-			err = kafka.CodeError(code, nil)
-		}
-		if err = a.again(err); err != nil && resp != nil {
-			return resp, nil
-		} else if err != nil {
-			return nil, opError(a.api, kafka.NoNode, err)
-		}
-	}
-}
-
-// anyRound asks each address once.
-func (a *attempts) anyRound() (kmsg.Response, error) {
-	walk := meta.NewWalk(a.c.candidates(nil), a.c.rand.derive())
-	for addr, ok := walk.Next(); ok; addr, ok = walk.Next() {
-		peer, err := a.c.pool.at(addr)
-		if err == nil {
-			var resp kmsg.Response
-			if resp, err = peer.Lane(laneOf(a.req)).Do(a.ctx, netconn.NewCall(a.ctx, a.req)); err == nil {
-				return resp, nil
-			}
-		}
-		walk.Failed(addr, err)
-		if a.ctx.Err() != nil || !a.elsewhere(err) {
-			break
-		}
-	}
-	return nil, walk.Err()
-}
-
-// elsewhere reports whether a request that failed with err at one broker may
-// go to another.
-func (a *attempts) elsewhere(err error) bool {
-	return a.class.Repeatable() || !kafka.MayHaveHappened(err)
-}
 
 // toOne sends the request to the one broker that find leads to, and again to
 // another one if that is not it any more, which lost takes note of.

@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/kafka"
+)
+
+// listing is the list of topic names as last told.
+type listing struct {
+	mu    sync.Mutex
+	names []string  // guarded by mu
+	at    time.Time // guarded by mu
+}
+
+func (l *listing) fresh(maxAge time.Duration) ([]string, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.at.IsZero() || time.Since(l.at) >= maxAge {
+		return nil, false
+	}
+	return slices.Clone(l.names), true
+}
+
+func (l *listing) set(names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.names, l.at = names, time.Now()
+}
+
+// TopicNames are the names of all topics that this client may see, sorted,
+// without internal ones. It is for patterns that the client matches itself:
+// the list is asked for once for each Config.MetadataMaxAge, and nothing of it
+// enters the map. It blocks for that request until ctx ends.
+func (c *Cluster) TopicNames(ctx context.Context) ([]string, error) {
+	if names, ok := c.listing.fresh(c.cfg.MetadataMaxAge); ok {
+		return names, nil
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = nil // all
+	req.AllowAutoTopicCreation = false
+	resp, err := c.attempts(ctx, req).toAny()
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for _, t := range resp.(*kmsg.MetadataResponse).Topics {
+		if t.Topic != nil && !t.IsInternal && t.ErrorCode != kerr.UnknownTopicOrPartition.Code {
+			names = append(names, *t.Topic)
+		}
+	}
+	slices.Sort(names)
+	c.listing.set(slices.Clone(names))
+	return names, nil
+}
+
+// TopicName is the name of a topic id: from the map, else by one request for
+// that id. A broker that does not know the id says UNKNOWN_TOPIC_ID; one that
+// has no ids at all is a [*kafka.VersionError].
+func (c *Cluster) TopicName(ctx context.Context, id kafka.TopicID) (string, error) {
+	if name, ok := c.snap.Load().Names[id]; ok {
+		return name, nil
+	}
+	if id.IsZero() {
+		return "", &kafka.OpError{Op: "metadata", Broker: kafka.NoNode, Partition: -1, Err: kafka.CodeError(kerr.UnknownTopicID.Code, nil)}
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	t := kmsg.NewMetadataRequestTopic()
+	t.TopicID = id
+	req.Topics = []kmsg.MetadataRequestTopic{t}
+	req.AllowAutoTopicCreation = false
+	a := c.attempts(ctx, req)
+	a.lo = metadataByID
+	resp, err := a.toAny()
+	if err != nil {
+		return "", err
+	}
+	for _, t := range resp.(*kmsg.MetadataResponse).Topics {
+		if t.TopicID == id && t.ErrorCode == 0 && t.Topic != nil {
+			return *t.Topic, nil
+		}
+	}
+	return "", &kafka.OpError{Op: "metadata", Broker: kafka.NoNode, Partition: -1, Err: kafka.CodeError(kerr.UnknownTopicID.Code, nil)}
+}
+
+// metadataByID is the first version of Metadata that can ask by topic id.
+const metadataByID = 12

@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/internal/core/retry"
+	"github.com/ottla/ottla/kafka"
+)
+
+// toResources sends config resources to the broker that they are about;
+// others to any broker to read them, to the controller to change them.
+func (a *attempts) toResources() (kmsg.Response, error) {
+	s := splitByResource(a.req)
+	if s == nil {
+		return nil, opError(a.api, kafka.NoNode, ErrNotRouted)
+	}
+	r := &resourceRouter{c: a.c, s: s}
+	for i := range s.len() {
+		if r.broker(i) >= 0 {
+			return a.spread(s, r)
+		}
+	}
+	if a.req.Key() == describeConfigsKey {
+		return a.toAny()
+	}
+	return a.toController()
+}
+
+const describeConfigsKey = 32
+
+// resourceRouter leads config resources to brokers.
+type resourceRouter struct {
+	c     *client
+	s     split
+	other kafka.Broker // where resources go that are about no broker
+}
+
+// broker is the broker that a resource is about, kafka.NoNode if it is about
+// none. An empty name means all brokers: their defaults.
+func (r *resourceRouter) broker(i int) kafka.NodeID {
+	kind, name, _ := strings.Cut(r.s.name(i), "/")
+	if kind != strconv.Itoa(int(kmsg.ConfigResourceTypeBroker)) && kind != strconv.Itoa(int(kmsg.ConfigResourceTypeBrokerLogger)) {
+		return kafka.NoNode
+	}
+	id, err := strconv.ParseInt(name, 10, 32)
+	if err != nil || id < 0 {
+		return kafka.NoNode
+	}
+	return kafka.NodeID(id)
+}
+
+func (r *resourceRouter) route(ctx context.Context, i int) (kafka.Broker, error) {
+	if id := r.broker(i); id >= 0 {
+		b, ok := r.c.snap.Load().Broker(id)
+		if !ok {
+			return b, ErrUnknownBroker
+		}
+		return b, nil
+	}
+	if r.other.Host != "" {
+		return r.other, nil
+	}
+	b, err := r.c.controller(ctx)
+	if err == nil {
+		r.other = b
+	}
+	return b, err
+}
+
+func (r *resourceRouter) rejected(i int, b kafka.Broker, err error) bool {
+	if r.broker(i) >= 0 || !moved(err, retry.FindController) && !isConnection(err) {
+		return false
+	}
+	r.c.invalidateController(b.ID)
+	r.other = kafka.Broker{}
+	return true
+}
+
+func (r *resourceRouter) refresh(context.Context, []int) {}
