@@ -137,6 +137,9 @@ func (b *batch) drop() {
 	if i := slices.Index(p.queue, b); i >= 0 {
 		p.queue = slices.Delete(p.queue, i, i+1)
 	}
+	if len(p.queue) == 0 { // who comes next has not failed yet
+		p.tries, p.retryAt = 0, time.Time{}
+	}
 }
 
 func (m *Machine) finish(b *batch, out Outcome) {

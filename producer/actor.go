@@ -1,0 +1,271 @@
+package producer
+
+import (
+	"context"
+	"time"
+
+	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/internal/core/produce"
+	"github.com/ottla/ottla/internal/core/retry"
+	"github.com/ottla/ottla/kafka"
+)
+
+// actor drives the machine: it looks at the inbox, carries out what the machine
+// asks for and sleeps until its deadline. All of its fields belong to its
+// goroutine.
+type actor struct {
+	p       *Producer
+	m       *produce.Machine
+	ctx     context.Context
+	live    map[produce.BatchID]*batch // without a result
+	parts   map[kafka.TopicPartition]*partition
+	flushes []*flush
+	lookups map[string]*lookup   // running, by topic
+	fresh   map[string]time.Time // until when the layout of a topic may be used
+	watch   watch
+}
+
+// flush is a caller of Flush with the batches it waits for.
+type flush struct {
+	left map[*batch]struct{}
+	done chan struct{}
+}
+
+func newActor(p *Producer) *actor {
+	return &actor{
+		p: p,
+		m: produce.New(produce.Config{
+			Linger: p.cfg.Linger, Delivery: p.cfg.DeliveryTimeout, TopicPatience: p.cfg.TopicPatience,
+			BrokerWindow: p.cfg.BrokerRequests, RequestBytes: p.cfg.RequestBytes,
+			Backoff: retry.Backoff{Base: p.cfg.RetryBackoff, Cap: p.cfg.MaxBackoff},
+		}, p.seam.NewRand()),
+		live: map[produce.BatchID]*batch{}, parts: map[kafka.TopicPartition]*partition{},
+		lookups: map[string]*lookup{}, fresh: map[string]time.Time{},
+	}
+}
+
+func (a *actor) run(ctx context.Context) error {
+	a.ctx = ctx
+	a.watch = a.p.seam.changes()
+	defer a.watch.Close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var msgs []message
+	for ctx.Err() == nil {
+		now := time.Now()
+		msgs = a.p.inbox.take(msgs[:0])
+		for i, m := range msgs {
+			m(a, now)
+			msgs[i] = nil
+		}
+		a.onEvents(now)
+		a.expireLayouts(now)
+		a.carryOut(now)
+		if at := a.deadline(); at.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(at))
+		}
+		select {
+		case <-a.p.inbox.wake:
+		case <-a.watch.Ready():
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	a.close(context.Cause(ctx))
+	return nil
+}
+
+// deadline is when there is something to do without a message.
+func (a *actor) deadline() time.Time {
+	at := a.m.Deadline()
+	for _, t := range a.fresh {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+func (a *actor) carryOut(now time.Time) {
+	for {
+		act, ok := a.m.Next(now)
+		if !ok {
+			return
+		}
+		switch act := act.(type) {
+		case produce.Identify:
+			a.identify()
+		case produce.CloseOpen:
+			a.closeOpen(act.Partition)
+		case produce.Seal:
+			a.p.sealers.add(sealing{a.live[act.Batch], act.Stamp})
+		case produce.Send:
+			a.send(act)
+		case produce.Resolve:
+			if act.Invalid {
+				a.p.seam.InvalidateLeader(act.Partition)
+			}
+			a.ask(act.Partition)
+		case produce.Finish:
+			a.finish(act)
+		}
+	}
+}
+
+func (a *actor) onOpened(now time.Time, b *batch) {
+	a.live[b.id] = b
+	a.m.OnOpened(now, b.tp)
+	if a.p.budget.waiting.Load() > 0 { // others wait for the room it takes
+		a.m.OnFlushPartition(now, b.tp)
+	}
+}
+
+func (a *actor) onClosed(now time.Time, b *batch) {
+	a.m.OnBatch(now, produce.Batch{ID: b.id, Partition: b.tp, Count: int32(b.builder.Count()), Since: b.since})
+}
+
+// onWaiting takes note of a batch in a waiting area.
+func (a *actor) onWaiting(now time.Time, b *batch) {
+	a.live[b.id] = b
+	a.m.OnBatch(now, produce.Batch{ID: b.id, Partition: b.tp, Count: 1, Since: b.since})
+}
+
+func (a *actor) closeOpen(tp kafka.TopicPartition) {
+	q := a.parts[tp]
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.open != nil {
+		q.closeLocked()
+	}
+}
+
+func (a *actor) onSealed(now time.Time, b *batch) {
+	b.sealed = true
+	if a.live[b.id] == nil {
+		a.release(b, true)
+		return
+	}
+	a.m.OnSealed(now, b.id, len(b.wire))
+}
+
+// finish publishes the result of a batch, unless its records went elsewhere.
+func (a *actor) finish(act produce.Finish) {
+	b := a.live[act.Batch]
+	if b.tp.Partition == produce.WaitingArea && !b.part.topic.withdraw(b) {
+		return // it is being placed, and lives on in its partitions
+	}
+	delete(a.live, b.id)
+	b.part.queued.Add(-1)
+	b.finish(act.Outcome)
+	a.p.budget.give(b.room)
+	if b.sealed || b.tp.Partition == produce.WaitingArea || act.Outcome.Free {
+		a.release(b, act.Outcome.Free)
+	}
+	a.settle(b)
+}
+
+// release lets go of a batch's memory, for the next batch if nobody reads it.
+func (a *actor) release(b *batch, free bool) {
+	raw, wire := b.builder.Release(), b.wire
+	b.wire = nil
+	if !free {
+		return
+	}
+	if cap(raw) > 0 {
+		a.p.buffers.put(raw) // wire lies in it, if there is one
+	} else if wire != nil {
+		a.p.buffers.put(wire)
+	}
+}
+
+// settle takes b off the lists of those who wait for it.
+func (a *actor) settle(b *batch) {
+	rest := a.flushes[:0]
+	for _, f := range a.flushes {
+		delete(f.left, b)
+		if len(f.left) == 0 {
+			close(f.done)
+			continue
+		}
+		rest = append(rest, f)
+	}
+	clear(a.flushes[len(rest):])
+	a.flushes = rest
+}
+
+func (a *actor) onFlush(now time.Time, done chan struct{}) {
+	f := &flush{left: make(map[*batch]struct{}, len(a.live)), done: done}
+	for _, b := range a.live {
+		f.left[b] = struct{}{}
+		b.urgent = true
+	}
+	if len(f.left) == 0 {
+		close(done)
+		return
+	}
+	a.flushes = append(a.flushes, f)
+	a.m.OnFlush(now)
+}
+
+// onPressure closes every open batch, since callers wait for room.
+func (a *actor) onPressure(now time.Time) {
+	if a.p.budget.waiting.Load() > 0 {
+		a.m.OnFlush(now)
+	}
+}
+
+// onHurry ends the linger of the batches that somebody waits for.
+func (a *actor) onHurry(now time.Time, receipts []Receipt) {
+	for _, r := range receipts {
+		if a.live[r.batch.id] != nil {
+			r.batch.urgent = true
+			a.m.OnFlushPartition(now, r.batch.tp)
+		}
+	}
+}
+
+// onMoved takes note that the records of a waiting batch went to partitions.
+func (a *actor) onMoved(now time.Time, b *batch) {
+	delete(a.live, b.id)
+	b.part.queued.Add(-1)
+	for _, r := range b.placed {
+		if a.live[r.batch.id] == nil {
+			continue
+		}
+		for _, f := range a.flushes {
+			if _, waits := f.left[b]; waits {
+				f.left[r.batch] = struct{}{}
+			}
+		}
+		if b.urgent {
+			a.m.OnFlushPartition(now, r.batch.tp)
+		}
+	}
+	a.settle(b)
+}
+
+// close ends everything: what was accepted gets its result.
+func (a *actor) close(cause error) {
+	now := time.Now()
+	a.p.budget.close(cluster.ErrClosed)
+	a.p.endTopics(cluster.ErrClosed)
+	for _, m := range a.p.inbox.takeLast() {
+		m(a, now)
+	}
+	a.m.OnClose(cause)
+	for {
+		act, ok := a.m.Next(now)
+		if !ok {
+			break
+		}
+		if fin, ok := act.(produce.Finish); ok {
+			a.finish(fin)
+		}
+	}
+	for _, f := range a.flushes {
+		close(f.done)
+	}
+	a.flushes = nil
+}

@@ -1,0 +1,157 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/kafka"
+)
+
+// Waking the waiters in another order makes this fail.
+func TestP30WaitersGetRoomInOrderOfArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &budget{limit: 100}
+		if !b.try(90) {
+			t.Fatal("no room in an empty buffer")
+		}
+		var mu sync.Mutex
+		var order []int
+		for i, n := range []int64{60, 5, 20} { // the second would fit at once
+			w, err := b.join(n)
+			if w == nil || err != nil {
+				t.Fatalf("waiter %d: %v, %v", i, w, err)
+			}
+			go func() {
+				if err := b.wait(t.Context(), w); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+			}()
+			synctest.Wait()
+		}
+		if b.try(1) {
+			t.Error("a newcomer overtook the line")
+		}
+		for range 9 {
+			b.give(10)
+			synctest.Wait()
+		}
+		if fmt.Sprint(order) != "[0 1 2]" || b.used.Load() != 85 || b.waiting.Load() != 0 {
+			t.Errorf("order %v, %d bytes used, %d waiting", order, b.used.Load(), b.waiting.Load())
+		}
+	})
+}
+
+// A waiter that leaves and keeps its place, or its bytes, makes this fail.
+func TestP30R11ACancelledWaiterLeavesNoTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &budget{limit: 100}
+		b.try(90)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		first, _ := b.join(60)
+		second, _ := b.join(10)
+		done := make(chan error)
+		go func() { done <- b.wait(ctx, first) }()
+		reason := errors.New("enough")
+		cancel(reason)
+		if err := <-done; err != reason {
+			t.Errorf("the cause is lost: %v", err)
+		}
+		if err := b.wait(t.Context(), second); err != nil { // what stood in its way is gone
+			t.Error(err)
+		}
+		b.give(100)
+		if b.used.Load() != 0 || b.waiting.Load() != 0 {
+			t.Errorf("%d bytes used, %d waiting", b.used.Load(), b.waiting.Load())
+		}
+		b.close(cluster.ErrClosed)
+		if _, err := b.join(1); err != cluster.ErrClosed {
+			t.Errorf("after close: %v", err)
+		}
+	})
+}
+
+// Room that is not given back on one of the paths makes this fail, and so does
+// a buffer that grows beyond its bound.
+func TestP30R11ManyProducersOnASmallBufferNeverStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 3)
+		rng := rand.New(rand.NewPCG(3, 4))
+		f.fault = func(kafka.TopicPartition, int) fault {
+			switch rng.IntN(12) {
+			case 0:
+				return fault{code: 10}
+			case 1:
+				return fault{lost: true}
+			case 2:
+				return fault{code: -1}
+			}
+			return fault{}
+		}
+		p := begin(t, f, Config{BufferBytes: 1 << 20, BatchBytes: 64 << 10, Linger: 10 * time.Second, Compression: Uncompressed})
+		var wg sync.WaitGroup
+		for g := range 100 {
+			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(5, uint64(g)))
+				for range 100 {
+					ctx, cancel := t.Context(), context.CancelFunc(func() {})
+					if rng.IntN(10) == 0 {
+						ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(3))*time.Millisecond)
+					}
+					_, err := p.Append(ctx, kafka.Record{
+						Topic: "t", Key: []byte{byte(rng.IntN(50))}, Value: make([]byte, rng.IntN(8000)),
+					})
+					cancel()
+					if err != nil && (!errors.Is(err, kafka.ErrBufferFull) || !errors.Is(err, context.DeadlineExceeded) || kafka.MayHaveHappened(err)) {
+						t.Errorf("Append: %v", err)
+					}
+					if used := p.budget.used.Load(); used > 1<<20+64<<10 {
+						t.Errorf("%d bytes in a buffer of 1 MiB", used)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(start0); d > time.Minute {
+			t.Errorf("took %v: somebody waited for linger under a full buffer", d)
+		}
+		if used := p.budget.used.Load(); used != 0 {
+			t.Errorf("%d bytes are not given back", used)
+		}
+	})
+}
+
+func TestP30TryAppendNeverWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		f.hold = true
+		p := begin(t, f, Config{BufferBytes: 10_000, BatchBytes: 1000})
+		var n int
+		var err error
+		for ; err == nil; n++ {
+			_, err = p.TryAppend(kafka.Record{Topic: "t", Value: make([]byte, 500)})
+		}
+		if err != kafka.ErrBufferFull || n < 10 {
+			t.Errorf("record %d: %v", n, err)
+		}
+		f.release()
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.TryAppend(text("again")); err != nil {
+			t.Error(err)
+		}
+	})
+}

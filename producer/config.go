@@ -1,0 +1,233 @@
+package producer
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/record"
+	"github.com/ottla/ottla/record/compress"
+)
+
+// Durability says what a record's success means, and what a lost answer costs
+// (acks and enable.idempotence in one: idempotence with fewer than all acks
+// cannot be written down).
+type Durability uint8
+
+const (
+	Idempotent Durability = iota // all in-sync replicas have it, exactly once
+	All                          // all in-sync replicas have it
+	Leader                       // the leader has it
+	None                         // it was written to the socket
+)
+
+// String is the name of the constant.
+func (d Durability) String() string {
+	if int(d) >= len(durabilities) {
+		return fmt.Sprintf("Durability(%d)", uint8(d))
+	}
+	return durabilities[d]
+}
+
+var durabilities = [...]string{"Idempotent", "All", "Leader", "None"}
+
+// Partitioner names the rule by which a record gets its partition
+// (partitioner.class).
+type Partitioner uint8
+
+const (
+	// Murmur2 is the rule of Java's client: a record with a key, also an empty
+	// one, goes where the key's hash says; records without key (nil) go to one
+	// partition until a batch's worth of bytes went there, then to another.
+	Murmur2 Partitioner = iota
+	// Manual takes the partition from kafka.Record.Partition.
+	Manual
+)
+
+// String is the name of the constant.
+func (p Partitioner) String() string {
+	if int(p) >= len(partitioners) {
+		return fmt.Sprintf("Partitioner(%d)", uint8(p))
+	}
+	return partitioners[p]
+}
+
+var partitioners = [...]string{"Murmur2", "Manual"}
+
+// Compression names a codec (compression.type). Unlike compress.Codec its zero
+// value is the default.
+type Compression uint8
+
+const (
+	DefaultCompression Compression = iota // Snappy
+	Uncompressed
+	Gzip
+	Snappy
+	LZ4
+	Zstd
+)
+
+// String is the name of the constant.
+func (c Compression) String() string {
+	if int(c) >= len(compressions) {
+		return fmt.Sprintf("Compression(%d)", uint8(c))
+	}
+	return compressions[c].name
+}
+
+func (c Compression) codec() compress.Codec { return compressions[c].codec }
+
+var compressions = [...]struct {
+	name  string
+	codec compress.Codec
+}{
+	{"DefaultCompression", compress.Snappy},
+	{"Uncompressed", compress.None},
+	{"Gzip", compress.Gzip},
+	{"Snappy", compress.Snappy},
+	{"LZ4", compress.LZ4},
+	{"Zstd", compress.Zstd},
+}
+
+// NoLinger as Config.Linger sends a batch as soon as its partition has nothing
+// outstanding (linger.ms = 0).
+const NoLinger time.Duration = -1
+
+// Config says how a producer works. The zero value is a safe default: every
+// record exactly once on all in-sync replicas. [New] copies and validates it.
+type Config struct {
+	Durability Durability // acks, enable.idempotence; only Idempotent is implemented
+
+	Linger          time.Duration // linger.ms: how long a batch waits for more records; 0 = 5 ms, NoLinger = not at all
+	DeliveryTimeout time.Duration // delivery.timeout.ms: from Append to the result; 0 = 120 s
+	RequestTimeout  time.Duration // request.timeout.ms: how long the leader may wait for its replicas; 0 = 30 s
+
+	BatchBytes   int   // batch.size: of a batch on the wire; 0 = 1,000,012
+	RequestBytes int   // max.request.size, of the batches of one request; 0 = 16 MiB
+	BufferBytes  int64 // buffer.memory: of all records without a result; 0 = 64 MiB
+
+	Compression      Compression // compression.type; the zero value is Snappy
+	CompressionLevel int         // compression.gzip.level, compression.zstd.level …; 0 = one chosen for throughput
+	Workers          int         // batches compressed at once; 0 = GOMAXPROCS
+
+	Partitioner Partitioner // partitioner.class; the zero value is Murmur2
+	// Partition, if set, chooses the partition of a record in place of
+	// Partitioner: a number from 0 to partitions-1. It runs on the goroutine of
+	// Append, concurrently, or later on one of the producer's; it must not
+	// call the producer and not keep the record's slices.
+	Partition func(r kafka.Record, partitions int32) int32
+
+	BrokerRequests int           // max.in.flight.requests.per.connection, of all partitions together; 0 = 5
+	TopicPatience  time.Duration // how long a topic that was there may be unknown; 0 = 5 s
+	RetryBackoff   time.Duration // retry.backoff.ms: the first, doubled each time; 0 = 5 ms
+	MaxBackoff     time.Duration // retry.backoff.max.ms; 0 = 1 s
+}
+
+// configError is a setting that New refuses.
+type configError struct{ problem string }
+
+func (e *configError) Error() string       { return "ottla: producer.Config: " + e.problem }
+func (*configError) MayHaveHappened() bool { return false }
+
+func refuse(format string, args ...any) error {
+	return &configError{fmt.Sprintf(format, args...)}
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if err := c.check(); err != nil {
+		return c, err
+	}
+	switch c.Linger {
+	case 0:
+		c.Linger = 5 * time.Millisecond
+	case NoLinger:
+		c.Linger = 0
+	}
+	setDefault(&c.DeliveryTimeout, 120*time.Second)
+	setDefault(&c.RequestTimeout, 30*time.Second)
+	setDefault(&c.TopicPatience, 5*time.Second)
+	setDefault(&c.RetryBackoff, 5*time.Millisecond)
+	setDefault(&c.MaxBackoff, time.Second)
+	setDefault(&c.BatchBytes, 1_000_012)
+	setDefault(&c.RequestBytes, 16<<20)
+	setDefault(&c.BufferBytes, 64<<20)
+	setDefault(&c.Workers, runtime.GOMAXPROCS(0))
+	setDefault(&c.BrokerRequests, 5)
+	return c, c.checkSizes()
+}
+
+func setDefault[T int | int64 | time.Duration](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+// check refuses fields that make no sense by themselves or beside another.
+func (c *Config) check() error {
+	for _, n := range []struct {
+		name string
+		bad  bool
+	}{
+		{"Linger", c.Linger < 0 && c.Linger != NoLinger}, {"DeliveryTimeout", c.DeliveryTimeout < 0},
+		{"RequestTimeout", c.RequestTimeout < 0 || c.RequestTimeout.Milliseconds() > math.MaxInt32},
+		{"TopicPatience", c.TopicPatience < 0}, {"RetryBackoff", c.RetryBackoff < 0}, {"MaxBackoff", c.MaxBackoff < 0},
+		{"BatchBytes", c.BatchBytes < 0}, {"RequestBytes", c.RequestBytes < 0}, {"BufferBytes", c.BufferBytes < 0},
+		{"Workers", c.Workers < 0}, {"BrokerRequests", c.BrokerRequests < 0},
+	} {
+		if n.bad {
+			return refuse("%s is out of range", n.name)
+		}
+	}
+	switch {
+	case c.Durability > None:
+		return refuse("Durability %v is not known", c.Durability)
+	case int(c.Compression) >= len(compressions):
+		return refuse("Compression %v is not known", c.Compression)
+	case int(c.Partitioner) >= len(partitioners):
+		return refuse("Partitioner %v is not known", c.Partitioner)
+	case c.Partition != nil && c.Partitioner != Murmur2:
+		return refuse("Partition and Partitioner %v are both set; the function takes the place of the rule", c.Partitioner)
+	case c.Durability != Idempotent:
+		return &NotYetError{"Durability " + c.Durability.String()}
+	case c.CompressionLevel != 0 && c.Compression == Uncompressed:
+		return refuse("CompressionLevel %d and Compression %v are both set", c.CompressionLevel, c.Compression)
+	}
+	return nil
+}
+
+// checkSizes refuses sizes that contradict each other.
+func (c *Config) checkSizes() error {
+	switch {
+	case c.BatchBytes <= record.HeaderSize:
+		return refuse("BatchBytes %d leaves no room for a record: the header of a batch alone has %d", c.BatchBytes, record.HeaderSize)
+	case c.BatchBytes > c.RequestBytes:
+		return refuse("BatchBytes %d is above RequestBytes %d", c.BatchBytes, c.RequestBytes)
+	case int64(c.BatchBytes) > c.BufferBytes:
+		return refuse("BatchBytes %d is above BufferBytes %d", c.BatchBytes, c.BufferBytes)
+	case c.Linger >= c.DeliveryTimeout:
+		return refuse("Linger %v is not below DeliveryTimeout %v", c.Linger, c.DeliveryTimeout)
+	case c.RetryBackoff > c.MaxBackoff:
+		return refuse("RetryBackoff %v is above MaxBackoff %v", c.RetryBackoff, c.MaxBackoff)
+	}
+	return nil
+}
+
+// NotYetError is a setting that this version does not implement.
+type NotYetError struct{ Feature string }
+
+func (e *NotYetError) Error() string {
+	return "ottla: producer: " + e.Feature + " is not implemented yet"
+}
+func (*NotYetError) MayHaveHappened() bool { return false }
+
+// CompressionOf is the Compression with a codec.
+func CompressionOf(codec compress.Codec) (Compression, error) {
+	for i := Uncompressed; int(i) < len(compressions); i++ {
+		if compressions[i].codec == codec {
+			return i, nil
+		}
+	}
+	return 0, refuse("codec %v is not known", codec)
+}
