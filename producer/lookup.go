@@ -62,12 +62,22 @@ func (p *Producer) look(ctx context.Context, t *topic, l *lookup) {
 	}
 	if l.area {
 		var known *cluster.Topic
-		if known, areaErr = p.seam.Topic(ctx, t.name); areaErr == nil {
+		if known, areaErr = p.topicNow(ctx, t.name); areaErr == nil {
 			t.place(known)
 		}
 	}
 	p.post(func(a *actor, now time.Time) { a.onLooked(now, t, l, leaderErr, areaErr) })
 }
+
+// topicNow asks for a topic for a while only. Those who wait for it ask again,
+// and know by then why it is not there.
+func (p *Producer) topicNow(ctx context.Context, name string) (*cluster.Topic, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, min(p.cfg.DeliveryTimeout/4, time.Second), errNotThere)
+	defer cancel()
+	return p.seam.Topic(ctx, name)
+}
+
+var errNotThere error = notDone("the topic is not there yet")
 
 func (a *actor) onLooked(now time.Time, t *topic, l *lookup, leaderErr, areaErr error) {
 	delete(a.lookups, t.name)

@@ -1,0 +1,288 @@
+//go:build kafka
+
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/internal/realkafka"
+	"github.com/ottla/ottla/kafka"
+)
+
+var real *realkafka.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(realkafka.Run(m, realkafka.Options{Brokers: brokers()}, func(c *realkafka.Cluster) { real = c }))
+}
+
+// brokers is how many the version under test is started with: older lines have
+// one only.
+func brokers() int {
+	switch v := os.Getenv("OTTLA_KAFKA_VERSION"); {
+	case v == "" || strings.HasPrefix(v, "4.") || strings.HasPrefix(v, "3.9"):
+		return 3
+	default:
+		return 1
+	}
+}
+
+func onKafka(t *testing.T, cfg Config) (*cluster.Cluster, *Producer) {
+	t.Helper()
+	cl, err := cluster.Connect(t.Context(), cluster.Config{Bootstrap: strings.Split(real.Bootstrap(), ","), NoTopicCreation: true, RequestTimeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cl.Close() })
+	p, err := New(cl, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return cl, p
+}
+
+// createTopic makes a topic whose name is the test's.
+func createTopic(t *testing.T, cl *cluster.Cluster, partitions int32, config map[string]string) string {
+	t.Helper()
+	req := kmsg.NewPtrCreateTopicsRequest()
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic = strings.ReplaceAll(strings.ReplaceAll(t.Name(), "/", "-"), " ", "-") + fmt.Sprint(time.Now().UnixNano())
+	topic.NumPartitions, topic.ReplicationFactor = partitions, int16(brokers())
+	for k, v := range config {
+		c := kmsg.NewCreateTopicsRequestTopicConfig()
+		c.Name, c.Value = k, &v
+		topic.Configs = append(topic.Configs, c)
+	}
+	req.Topics = append(req.Topics, topic)
+	resp, err := cl.Request(t.Context(), req)
+	if err == nil {
+		err = kafka.CodeError(resp.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topic.Topic
+}
+
+// peek gives what a topic holds to each.
+func peek(t *testing.T, topic string, each func(*kgo.Record)) {
+	t.Helper()
+	peer, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(real.Bootstrap(), ",")...), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		peer.PollFetches(ctx).EachRecord(each)
+	}
+}
+
+// read gives the first n records of a topic to each, as another client reads
+// them, and fails if there are more or fewer.
+func read(t *testing.T, topic string, n int, each func(*kgo.Record)) {
+	t.Helper()
+	peer, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(real.Bootstrap(), ",")...), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got := 0
+	for got < n {
+		fs := peer.PollFetches(ctx)
+		if ctx.Err() != nil {
+			t.Fatalf("%d of %d records: %v", got, n, fs.Err())
+		}
+		fs.EachRecord(func(r *kgo.Record) { got++; each(r) })
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	peer.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+		got++
+		t.Errorf("one more record: %q at %d-%d", r.Value, r.Partition, r.Offset)
+	})
+	if got != n {
+		t.Errorf("%d records, want %d", got, n)
+	}
+}
+
+func TestKafkaP33P34AnotherClientReadsEachCodec(t *testing.T) {
+	for codec := Uncompressed; int(codec) < len(compressions); codec++ {
+		t.Run(codec.String(), func(t *testing.T) {
+			cl, p := onKafka(t, Config{Compression: codec})
+			topic := createTopic(t, cl, 3, nil)
+			var rs []kafka.Record
+			for i := range 5000 {
+				rs = append(rs, kafka.Record{
+					Topic: topic, Key: fmt.Appendf(nil, "user-%d", i%97), Value: fmt.Appendf(nil, "value %d of a test", i), Timestamp: kafka.Timestamp(1_700_000_000_000 + i),
+					Headers: []kafka.Header{{Key: "n", Value: fmt.Append(nil, i)}, {Key: "n"}},
+				})
+			}
+			rs = append(rs, kafka.Record{Topic: topic, Key: []byte{}}, kafka.Record{Topic: topic, Key: []byte("nil")})
+			results, err := p.Send(t.Context(), rs...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := map[string]kafka.Record{}
+			for i, res := range results {
+				at[fmt.Sprint(res.Partition, res.Offset)] = rs[i]
+			}
+			read(t, topic, len(rs), func(r *kgo.Record) {
+				want, ok := at[fmt.Sprint(r.Partition, r.Offset)]
+				if !ok || string(r.Key) != string(want.Key) || string(r.Value) != string(want.Value) ||
+					(r.Value == nil) != (want.Value == nil) || len(r.Headers) != len(want.Headers) {
+					t.Fatalf("%d-%d: %+v, want %+v", r.Partition, r.Offset, r, want)
+				}
+				if want.Timestamp != 0 && r.Timestamp.UnixMilli() != int64(want.Timestamp) {
+					t.Errorf("timestamp %v", r.Timestamp)
+				}
+			})
+		})
+	}
+}
+
+// 100,000 records while brokers are killed and come back: nothing is lost,
+// nothing is there twice, each key keeps its order.
+func TestKafkaP6P8P14BrokersAreKilledAndNothingIsLostOrDoubled(t *testing.T) {
+	if brokers() < 3 {
+		t.Skip("one broker has no other leader") // the version has no three-broker mode
+	}
+	cl, p := onKafka(t, Config{})
+	topic := createTopic(t, cl, 6, map[string]string{"min.insync.replicas": "2"})
+	const n = 100_000
+	receipts := make([]Receipt, 0, n)
+	chaos := make(chan error, 1)
+	go func() {
+		var err error
+		for id := 1; id <= 2 && err == nil; id++ {
+			time.Sleep(time.Second)
+			if err = real.Kill(id); err == nil {
+				time.Sleep(2 * time.Second)
+				err = real.Restart(id)
+			}
+		}
+		chaos <- err
+	}()
+	over := false
+	for i := 0; i < n; i++ {
+		rc, err := p.Append(t.Context(), kafka.Record{
+			Topic: topic, Key: fmt.Append(nil, i%100), Value: fmt.Appendf(nil, "%d some more bytes, so that there are batches", i),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipts = append(receipts, rc)
+		if !over && i%50 == 0 {
+			select {
+			case err := <-chaos:
+				if err != nil {
+					t.Fatal(err)
+				}
+				over = true
+			case <-time.After(4 * time.Millisecond): // spreads the records over the time of the faults
+			}
+		}
+	}
+	if !over {
+		if err := <-chaos; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, rc := range receipts {
+		if _, err := rc.Wait(t.Context()); err != nil {
+			t.Fatalf("record %d: %v", i, err)
+		}
+	}
+	seen, last := map[int]bool{}, map[string]int{}
+	read(t, topic, n, func(r *kgo.Record) {
+		var i int
+		fmt.Sscan(string(r.Value), &i)
+		if seen[i] {
+			t.Errorf("record %d is there twice", i)
+		}
+		if before, ok := last[string(r.Key)]; ok && i < before {
+			t.Errorf("key %s: %d behind %d", r.Key, i, before)
+		}
+		seen[i], last[string(r.Key)] = true, i
+	})
+}
+
+// The broker stands still until the batch is given up; whether it was appended
+// nobody knows. The next batch comes under a new epoch.
+func TestKafkaP14AfterAGivenUpBatchTheNextOneIsAccepted(t *testing.T) {
+	cl, p := onKafka(t, Config{RequestTimeout: 500 * time.Millisecond, DeliveryTimeout: 4 * time.Second})
+	topic := createTopic(t, cl, 1, nil)
+	if _, err := p.Send(t.Context(), kafka.Record{Topic: topic, Value: []byte("a")}); err != nil {
+		t.Fatal(err)
+	}
+	leader, err := cl.Leader(t.Context(), kafka.TopicPartition{Topic: topic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := real.Pause(int(leader.ID)); err != nil {
+		t.Fatal(err)
+	}
+	_, lost := p.Send(t.Context(), kafka.Record{Topic: topic, Value: []byte("b")})
+	if err := real.Resume(int(leader.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if lost == nil || !kafka.MayHaveHappened(lost) {
+		t.Fatalf("%v", lost)
+	}
+	for _, v := range []string{"c", "d"} {
+		if _, err := p.Send(t.Context(), kafka.Record{Topic: topic, Value: []byte(v)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := ""
+	peek(t, topic, func(r *kgo.Record) { all += string(r.Value) })
+	if all != "acd" && all != "abcd" && all != "acbd" {
+		t.Errorf("the log has %q", all)
+	}
+}
+
+func TestKafkaP29ABatchOverTheTopicsLimitIsRefused(t *testing.T) {
+	cl, p := onKafka(t, Config{Compression: Uncompressed})
+	topic := createTopic(t, cl, 1, map[string]string{"max.message.bytes": "2000"})
+	_, err := p.Send(t.Context(), kafka.Record{Topic: topic, Value: make([]byte, 5000)})
+	if !errors.Is(err, kerr.MessageTooLarge) || kafka.MayHaveHappened(err) {
+		t.Errorf("%v", err)
+	}
+	if _, err := p.Send(t.Context(), kafka.Record{Topic: topic, Value: make([]byte, 500)}); err != nil {
+		t.Error(err)
+	}
+	read(t, topic, 1, func(*kgo.Record) {})
+}
+
+func TestKafkaP23ATopicThatDoesNotExistEndsTyped(t *testing.T) {
+	_, p := onKafka(t, Config{DeliveryTimeout: 3 * time.Second})
+	_, err := p.Send(t.Context(), kafka.Record{Topic: "nowhere", Value: []byte("x")})
+	if !errors.Is(err, kerr.UnknownTopicOrPartition) || kafka.MayHaveHappened(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestKafkaP34TheBrokersTimeIsReported(t *testing.T) {
+	cl, p := onKafka(t, Config{})
+	topic := createTopic(t, cl, 1, map[string]string{"message.timestamp.type": "LogAppendTime"})
+	res, err := p.Send(t.Context(), kafka.Record{Topic: topic, Timestamp: 5, Value: []byte("x")})
+	if err != nil || time.Since(res[0].Timestamp.Time()).Abs() > time.Minute {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
