@@ -102,7 +102,7 @@ func (a *actor) carryOut(now time.Time) {
 		case produce.Seal:
 			a.p.sealers.add(sealing{a.live[act.Batch], act.Stamp})
 		case produce.Send:
-			a.send(act)
+			a.send(now, act)
 		case produce.Resolve:
 			if act.Invalid {
 				a.p.seam.InvalidateLeader(act.Partition)

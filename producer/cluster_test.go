@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -269,6 +270,66 @@ func TestP39GrowthIsUsed(t *testing.T) {
 		time.Sleep(5 * time.Minute) // metadata.max.age
 		if res, err := p.Send(t.Context(), keyed); err != nil || res[0].Partition != 479470107%4 {
 			t.Errorf("%+v, %v", res, err)
+		}
+	})
+}
+
+func TestP49AClosedClusterEndsRecordsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := ottlatest.New(t, ottlatest.Config{InMemory: true, Topics: map[string]int{"t": 1, "u": 1}})
+		cl, err := cluster.Connect(t.Context(), cluster.Config{Bootstrap: c.Bootstrap(), Dial: c.Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := New(cl, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		if _, err := p.Send(t.Context(), text("x")); err != nil {
+			t.Fatal(err)
+		}
+		c.Hang(c.Leader("t", 0))
+		out := appendText(t, p, "out")
+		time.Sleep(time.Second)
+		began := time.Now()
+		cl.Close()
+		if _, err := out.Wait(t.Context()); !errors.Is(err, cluster.ErrClosed) || !kafka.MayHaveHappened(err) {
+			t.Errorf("the record that was out: %v", err)
+		}
+		for _, topic := range []string{"t", "u"} { // its leader known, and not
+			_, err := p.Send(t.Context(), kafka.Record{Topic: topic, Value: []byte("y")})
+			if !errors.Is(err, cluster.ErrClosed) || kafka.MayHaveHappened(err) {
+				t.Errorf("topic %s: %v", topic, err)
+			}
+		}
+		if d := time.Since(began); d > 100*time.Millisecond {
+			t.Errorf("it took %v", d)
+		}
+		c.Resume(c.Leader("t", 0))
+	})
+}
+
+// Nothing but the producer's own goroutine is left when it has nothing to do,
+// and none after Close: the bubble waits for all of them.
+func TestK18ManyProducersShareOneClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, first := connect(t, 9, 3, Config{})
+		for i := range 5 {
+			p, err := New(first.seam.(clusterSeam).Cluster, Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Send(t.Context(), kafka.Record{Topic: "t", Key: fmt.Append(nil, i), Value: []byte("x")}); err != nil {
+				t.Error(err)
+			}
+			if err := p.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		open, _ := c.Connections(c.Leader("t", 0))
+		if open > 2 { // general and produce
+			t.Errorf("%d connections to one broker", open)
 		}
 	})
 }

@@ -107,6 +107,7 @@ func (f *fakeCluster) lead(tp kafka.TopicPartition, node kafka.NodeID) {
 func (f *fakeCluster) MetadataMaxAge() time.Duration { return f.maxAge }
 func (f *fakeCluster) NewRand() *rand.Rand           { return rand.New(rand.NewPCG(1, 2)) }
 func (f *fakeCluster) changes() watch                { return f }
+func (f *fakeCluster) closed() bool                  { return false }
 func (f *fakeCluster) Ready() <-chan struct{}        { return f.ready }
 func (f *fakeCluster) Close()                        {}
 

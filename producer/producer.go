@@ -74,7 +74,7 @@ func start(s seam, cfg Config) (*Producer, error) {
 	p.spreader.rng = s.NewRand()
 	p.inbox.wake = make(chan struct{}, 1)
 	p.budget.limit = cfg.BufferBytes
-	p.buffers.limit = int(min(max(cfg.BufferBytes/4, 4<<20), 64<<20))
+	p.buffers.limit = int(min(cfg.BufferBytes/2, 64<<20))
 	p.sealers.init(p)
 	p.topics.Store(&map[string]*topic{})
 	a := newActor(p)

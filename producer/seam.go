@@ -24,6 +24,7 @@ type seam interface {
 	// produce starts a request at a broker; done comes once and must not block.
 	produce(ctx context.Context, at kafka.NodeID, req *produceRequest, done func(kmsg.Response, error))
 	changes() watch
+	closed() bool
 }
 
 // watch is a subscription to the changes of a cluster.
@@ -40,3 +41,12 @@ func (c clusterSeam) produce(ctx context.Context, at kafka.NodeID, req *produceR
 }
 
 func (c clusterSeam) changes() watch { return c.Watch() }
+
+func (c clusterSeam) closed() bool {
+	select {
+	case <-c.Done():
+		return true
+	default:
+		return false
+	}
+}

@@ -16,7 +16,11 @@ const acksAll = -1
 
 // send starts one Produce request. Nobody waits for it: its answer comes to the
 // inbox.
-func (a *actor) send(act produce.Send) {
+func (a *actor) send(now time.Time, act produce.Send) {
+	if a.p.seam.closed() {
+		a.m.OnFailure(now, act.Request, produce.Final(cluster.ErrClosed))
+		return
+	}
 	req := &produceRequest{acks: acksAll, timeout: int32(a.p.cfg.RequestTimeout.Milliseconds())}
 	for _, item := range act.Items {
 		b := a.live[item.Batch]
@@ -49,7 +53,7 @@ func (a *actor) restamp(b *batch, s record.Stamp) {
 func (a *actor) onProduced(now time.Time, id produce.RequestID, req *produceRequest, resp kmsg.Response, err error) {
 	if err != nil {
 		if errors.Is(err, cluster.ErrClosed) {
-			err = produce.Final(err)
+			err = produce.Final(cutOff{err})
 		}
 		a.m.OnFailure(now, id, err)
 		return
@@ -61,6 +65,12 @@ func (a *actor) onProduced(now time.Time, id produce.RequestID, req *produceRequ
 	}
 	a.m.OnAnswer(now, id, a.answers(req, r))
 }
+
+// cutOff is a request that was on its way when the cluster handle was closed.
+type cutOff struct{ error }
+
+func (c cutOff) Unwrap() error       { return c.error }
+func (cutOff) MayHaveHappened() bool { return true }
 
 var errNoAnswer error = &kafka.ProtocolError{Addr: "the leader", What: "the answer to Produce is of another kind"}
 
