@@ -51,7 +51,20 @@ func (j jvm) start(tasks *task.Group, detached bool) (int, error) {
 	if err := <-started; err != nil {
 		return 0, fmt.Errorf("start %s: %w", j.java, err)
 	}
-	return cmd.Process.Pid, nil
+	return cmd.Process.Pid, named(cmd.Process.Pid)
+}
+
+// named waits for the moment in which a started process gets its command line,
+// by which alive knows it: the system reports the start a little before that.
+func named(pid int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+	defer cancel()
+	return poll(ctx, time.Millisecond, func() error {
+		if p := strconv.Itoa(pid); len(commandLine(p)) == 0 && !vanished(p) {
+			return fmt.Errorf("process %d has no command line", pid)
+		}
+		return nil
+	})
 }
 
 // alive says whether the node's process runs. A pid that now belongs to

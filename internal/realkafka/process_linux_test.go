@@ -240,13 +240,13 @@ func TestOneProcessRunsThreeBrokersAtATime(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	turn, err := takeTurn(t.Context())
 	must(t, err)
-	again, err := takeTurn(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+	defer cancel()
+	again, err := takeTurn(ctx)
 	if again != nil || err != nil {
 		t.Errorf("the same process does not get its turn again: %v %v", again, err)
 	}
 	must(t, turn.write("somebody else"))
-	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
-	defer cancel()
 	if _, err := takeTurn(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("another process gets a turn that is taken: %v", err)
 	}
@@ -269,6 +269,7 @@ func TestChildDiesWithItsParent(t *testing.T) {
 	out, err := parent.StdoutPipe()
 	must(t, err)
 	must(t, parent.Start())
+	t.Cleanup(func() { _ = parent.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	must(t, err)
 	pid := strings.TrimSpace(line)
