@@ -36,6 +36,7 @@ const (
 
 var (
 	errPortTaken = errors.New("a port of the cluster is taken by another program")
+	errDown      = errors.New("the cluster is down for good")
 	errNotReady  = fmt.Errorf("not ready within %v", readyWithin)
 )
 
@@ -114,11 +115,10 @@ func (c *Cluster) boot(ctx context.Context) error {
 // spawn starts the process of a node and remembers its pid in the state file,
 // so that a later process finds it.
 func (c *Cluster) spawn(n *node) error {
-	pid, err := c.inst.brokerJVM(n).start(c.tasks, c.detached)
-	if err != nil {
+	var err error
+	if n.Pid, err = c.inst.brokerJVM(n).start(c.tasks, c.detached); err != nil {
 		return err
 	}
-	n.Pid = pid
 	return c.state.save(c.dir)
 }
 

@@ -16,6 +16,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestOneBrokerServesJavasTools(t *testing.T) {
+	if one.inst.java.major >= archiveJava && !exists(one.inst.archive()) {
+		t.Error("there is no archive of classes, so every start is slow")
+	}
 	if out, err := one.Tool("TopicCommand", "--create", "--topic", "tools", "--partitions", "2"); err != nil {
 		t.Fatal(err, out)
 	}

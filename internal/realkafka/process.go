@@ -39,7 +39,7 @@ func (j jvm) start(tasks *task.Group, detached bool) (int, error) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = j.dir, log, log
 	cmd.SysProcAttr = childAttr(detached)
 	started := make(chan error, 1)
-	tasks.Go(func(context.Context) error {
+	running := tasks.Go(func(context.Context) error {
 		runtime.LockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -48,6 +48,9 @@ func (j jvm) start(tasks *task.Group, detached bool) (int, error) {
 		}
 		return nil
 	})
+	if !running {
+		return 0, errDown
+	}
 	if err := <-started; err != nil {
 		return 0, fmt.Errorf("start %s: %w", j.java, err)
 	}
