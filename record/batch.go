@@ -225,7 +225,7 @@ func (b Batch) Verify() error {
 func (b Batch) Payload(d *compress.Decompressor, dst []byte, limit int) ([]byte, error) {
 	records := b.b[HeaderSize:]
 	codec := b.Codec()
-	if codec == compress.None || len(records) == 0 && codec.Valid() {
+	if codec == compress.None {
 		return records, nil
 	}
 	start := len(dst)

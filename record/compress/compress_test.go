@@ -166,6 +166,40 @@ func TestF27AnnouncedSizesAreHints(t *testing.T) {
 	}
 }
 
+// F27: data that announces truly that it is over the limit reserves nothing
+// either.
+func TestF27DataOverTheLimitCostsTheLimit(t *testing.T) {
+	var c Compressor
+	zeros := make([]byte, 40<<20)
+	for _, codec := range codecs[1:] {
+		wire, err := c.Compress(nil, codec, 0, zeros)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, limit := range []int{1, 1 << 20} {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err = new(Decompressor).Decompress(nil, codec, wire, limit)
+			runtime.ReadMemStats(&after)
+			var over *LimitError
+			if grew := after.TotalAlloc - before.TotalAlloc; !errors.As(err, &over) || grew > uint64(5*limit+1<<20) {
+				t.Errorf("%v, limit %d: %d bytes allocated, %v", codec, limit, grew, err)
+			}
+		}
+	}
+}
+
+// F22: an lz4 block longer than its frame allows, though all of it is there.
+func TestF22LZ4BlockOverItsFramesSize(t *testing.T) {
+	frame := append(binary.LittleEndian.AppendUint32(nil, lz4Magic), 0x60, 0x40, 0x82)
+	frame = binary.LittleEndian.AppendUint32(frame, lz4Stored|70_000)
+	frame = append(append(frame, make([]byte, 70_000)...), 0, 0, 0, 0)
+	var e *Error
+	if _, err := new(Decompressor).Decompress(nil, LZ4, frame, 0); !errors.As(err, &e) {
+		t.Error(err)
+	}
+}
+
 // lz4 frames are checked with xxHash; these are its published test values.
 func TestXXH32(t *testing.T) {
 	for in, want := range map[string]uint32{

@@ -109,9 +109,6 @@ func scanZstd(o *output, src []byte) (f zstdFrame, err error) {
 	if err := h.Decode(src); err != nil {
 		return f, o.wrong("damaged frame header", err)
 	}
-	if h.WindowSize > zstdMaxWindow && !h.SingleSegment {
-		return f, o.wrong("a frame needs a window of more than 128 MiB", nil)
-	}
 	f.size, f.length = zstdNoSize, h.HeaderSize
 	for last := false; !last; {
 		if len(src)-f.length < 3 {
