@@ -120,6 +120,23 @@ func TestF22FieldsEndWithTheirRecord(t *testing.T) {
 	}
 }
 
+// F22: a batch that ends in the middle of a record is wrong, whatever lies
+// behind it in memory.
+func TestF22RecordsEndWithTheirBatch(t *testing.T) {
+	memory := []byte(plainRecord(0, "\x01\x01\x00") + plainRecord(1, "\x01\x01\x00"))
+	for cut := range len(memory) {
+		var r Reader
+		var rec kafka.Record
+		n := 0
+		for r.Reset(around(memory[:cut], 2, 0), memory[:cut]); r.Next(&rec); {
+			n++
+		}
+		if n != cut/7 || r.Err() == nil {
+			t.Errorf("%d bytes of %d: %d records, %v", cut, len(memory), n, r.Err())
+		}
+	}
+}
+
 // F16, F23: Next says what is wrong, gives the offsets it can, and the bytes
 // behind the wrong batch where their beginning is known.
 func TestF16F23NextOnWrongHeaders(t *testing.T) {
