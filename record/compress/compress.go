@@ -12,7 +12,8 @@ import (
 
 // Compressor compresses batches, one at a time. The zero value is ready; it is
 // not for concurrent use. It keeps the memory of the codecs it has been used
-// with, each for its last level.
+// with, each for its last level; at the default level that is 0.8 MiB for gzip,
+// 0.2 MiB for lz4, 2.7 MiB for zstd and none for snappy.
 type Compressor struct {
 	gzip      *gzip.Writer
 	gzipLevel int
@@ -52,7 +53,7 @@ func (c *Compressor) Compress(dst []byte, codec Codec, level int, src []byte) ([
 
 // Decompressor decompresses batches, one at a time. The zero value is ready;
 // it is not for concurrent use. It keeps the memory of the codecs it has been
-// used with.
+// used with: less than 0.1 MiB for gzip, 0.4 MiB for zstd, none for the others.
 type Decompressor struct {
 	gzip *gzip.Reader
 	zstd *zstd.Decoder
