@@ -72,7 +72,7 @@ func (a *answer) take() {
 			rp := &rt.Partitions[j]
 			a.frame.bytes += int64(len(rp.RecordBatches))
 			if t == nil {
-				a.m.counters.Unasked++
+				a.m.Counters.Unasked++
 				continue
 			}
 			a.partition(t.part(rp.Partition), rp)
@@ -95,10 +95,10 @@ func (a *answer) partition(p *part, rp *kmsg.FetchResponseTopicPartition) {
 	m := a.m
 	switch {
 	case p == nil || p.fetch.id == 0:
-		m.counters.Unasked++
+		m.Counters.Unasked++
 		return
 	case p.fetch.id != a.r.id || p.fetch.gen != p.gen || p.fetch.offset != p.next:
-		m.counters.Outdated++
+		m.Counters.Outdated++
 		return
 	}
 	p.fetch = ask{}

@@ -114,8 +114,9 @@ type At struct {
 	Position kafka.Offset      // next offset to hand out, -1 while that is being asked for
 	Epoch    kafka.LeaderEpoch // of the last batch passed, kafka.NoEpoch if none
 	Log      Log
-	Paused   bool
-	Stopped  bool // by an error, until a seek
+	Lag      int64 // offsets between the position and the end that the isolation level shows
+	HasLag   bool  // there was an answer to tell it
+	Stopped  bool  // by an error, until a seek
 }
 
 // At tells where a partition stands; ok is false if it is not assigned.
@@ -124,23 +125,13 @@ func (m *Machine) At(tp kafka.TopicPartition) (at At, ok bool) {
 	if p == nil {
 		return At{}, false
 	}
-	return At{Position: p.position, Epoch: p.last, Log: p.log, Paused: p.paused, Stopped: p.state == stateFailed}, true
-}
-
-// Lag is the number of offsets between the position and the end that the
-// isolation level lets a reader see, as of the last answer; ok is false before
-// the first.
-func (m *Machine) Lag(tp kafka.TopicPartition) (lag int64, ok bool) {
-	p := m.part(tp)
-	if p == nil || p.position < 0 {
-		return 0, false
-	}
+	at = At{Position: p.position, Epoch: p.last, Log: p.log, Stopped: p.state == stateFailed}
 	end := p.log.HighWatermark
 	if m.cfg.Isolation == ReadCommitted && p.log.Stable >= 0 {
 		end = p.log.Stable
 	}
-	if end < 0 {
-		return 0, false
+	if end >= 0 && p.position >= 0 {
+		at.Lag, at.HasLag = int64(max(end-p.position, 0)), true
 	}
-	return int64(max(end-p.position, 0)), true
+	return at, true
 }

@@ -179,7 +179,7 @@ func TestF15ThePositionMovesToTheBatchsLastOffsetPlusOne(t *testing.T) {
 			if r.position(tp0) != 10 {
 				t.Errorf("position %d, want 10", r.position(tp0))
 			}
-			if lag, ok := r.m.Lag(tp0); !ok || lag != 0 {
+			if lag, ok := r.lag(tp0); !ok || lag != 0 {
 				t.Errorf("lag %d %v, want 0", lag, ok)
 			}
 		})

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -111,7 +112,7 @@ func (a *listAnswer) take(resp *kmsg.ListOffsetsResponse) {
 		for j := range resp.Topics[i].Partitions {
 			rp := &resp.Topics[i].Partitions[j]
 			if t == nil {
-				a.m.counters.Unasked++
+				a.m.Counters.Unasked++
 				continue
 			}
 			a.partition(t.part(rp.Partition), rp)
@@ -122,7 +123,7 @@ func (a *listAnswer) take(resp *kmsg.ListOffsetsResponse) {
 func (a *listAnswer) partition(p *part, rp *kmsg.ListOffsetsResponseTopicPartition) {
 	m := a.m
 	if p == nil || p.listed.id != a.r.id {
-		m.counters.Unasked++
+		m.Counters.Unasked++
 		return
 	}
 	p.listed = ask{}
@@ -235,9 +236,15 @@ func (m *Machine) brokerFailed(now time.Time, b *broker, r *request, err error) 
 			p.stale = true
 		}
 	}
-	if !b.told {
-		b.told = true
-		m.news.Failures = append(m.news.Failures, Failure{Broker: b.id, Err: err})
+	if b.told {
+		return
+	}
+	b.told = true
+	m.news.failures = append(m.news.failures, Failure{Broker: b.id, Err: err})
+	var auth *kafka.AuthError
+	var version *kafka.VersionError
+	if errors.As(err, &auth) || errors.As(err, &version) { // waiting mends neither
+		m.news.errs = append(m.news.errs, err)
 	}
 }
 

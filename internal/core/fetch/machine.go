@@ -13,12 +13,13 @@ import (
 
 // Machine decides what a consumer fetches, keeps and hands out.
 type Machine struct {
+	Counters Counters // so far; read only
+
 	cfg      Config
 	rng      *rand.Rand
 	roster   // what is assigned and who leads it
 	shelf    shelf
 	news     News
-	counters Counters
 	reserved int64  // byte limits of fetches that are out
 	lastID   uint64 // of requests
 	queued   []Action
@@ -40,11 +41,11 @@ type Position struct {
 	Reason   error
 }
 
-// News is what has to be told: Err to the user, the rest to whoever observes.
+// News is what has to be told to the user.
 type News struct {
-	Err      error // a [*kafka.OpError] for each partition that failed, joined if several
-	Resets   []Position
-	Failures []Failure
+	Err      error      // a [*kafka.OpError] for each partition that failed, joined if several
+	Resets   []Position // what the reset policy did
+	failures []Failure
 	errs     []error
 }
 
@@ -74,8 +75,7 @@ type Action interface{ action() }
 type FetchAction struct {
 	ID     uint64
 	Broker kafka.NodeID
-	Req    *kmsg.FetchRequest
-	ByName bool // a topic has no id: version 12 is the highest that may be sent (K9)
+	Req    *kmsg.FetchRequest // names and ids both, where both are known (K9)
 }
 
 // ListAction is a ListOffsets to send; its answer goes to OnList.
@@ -93,7 +93,7 @@ type LookupAction struct {
 }
 
 // HintAction is a leader that an answer named (KIP-951), to be offered to the
-// cluster's map. OnTopic brings what came of it.
+// cluster's map. If that takes it, OnHint is called before Next is called again.
 type HintAction struct {
 	kafka.TopicPartition
 	Leader  kafka.NodeID
@@ -190,7 +190,7 @@ func (m *Machine) fail(p *part, op string, err error) {
 // News hands out what has to be told, oldest first, and forgets it.
 func (m *Machine) News() News {
 	n := m.news
-	m.news = News{}
+	m.news = News{failures: n.failures}
 	switch len(n.errs) {
 	case 0:
 	case 1:
@@ -198,9 +198,13 @@ func (m *Machine) News() News {
 	default:
 		n.Err = errors.Join(n.errs...)
 	}
-	n.errs = nil
+	n.errs, n.failures = nil, nil
 	return n
 }
 
-// Counters are the counts so far.
-func (m *Machine) Counters() Counters { return m.counters }
+// Failures hands out the failures of brokers since the last call.
+func (m *Machine) Failures() []Failure {
+	fs := m.news.failures
+	m.news.failures = nil
+	return fs
+}

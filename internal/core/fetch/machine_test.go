@@ -213,7 +213,7 @@ func TestF8ABrokerThatFailsIsBackedOffAndToldOnce(t *testing.T) {
 	for range 6 {
 		a := take[*FetchAction](r)
 		r.m.OnFetch(r.now, a.ID, nil, io.ErrUnexpectedEOF)
-		told += len(r.m.News().Failures)
+		told += len(r.m.Failures())
 		r.step()
 		r.settleLookups(map[string]TopicInfo{"t": info("t", 1)})
 		before := r.now
@@ -229,7 +229,7 @@ func TestF8ABrokerThatFailsIsBackedOffAndToldOnce(t *testing.T) {
 	r.answer("t", partAnswer{hw: 1, lso: 1, data: batches(data(0, 0))})
 	a := take[*FetchAction](r)
 	r.m.OnFetch(r.now, a.ID, nil, io.EOF)
-	if len(r.m.News().Failures) != 1 {
+	if len(r.m.Failures()) != 1 {
 		t.Error("a failure after a good answer is not told")
 	}
 }
@@ -259,7 +259,7 @@ func TestF8AFatalCodeStopsThePartitionWithOneErrorBehindItsData(t *testing.T) {
 func TestF9AnswersAreMappedByTheRequestsTopicIDs(t *testing.T) {
 	r := reading(t, testConfig(), 0)
 	a := take[*FetchAction](r)
-	if a.ByName || a.Req.Topics[0].TopicID != topicID("t") || a.Req.Topics[0].Topic != "t" {
+	if a.Req.Topics[0].TopicID != topicID("t") || a.Req.Topics[0].Topic != "t" {
 		t.Fatal("the request lacks the id or the name")
 	}
 	resp := fetchAnswer("zzz", partAnswer{hw: 1, lso: 1, data: batches(data(0, 0))}) // an id nobody asked for
@@ -270,7 +270,7 @@ func TestF9AnswersAreMappedByTheRequestsTopicIDs(t *testing.T) {
 	r.m.OnFetch(r.now, a.ID, resp, nil)
 	r.step()
 	wantOffsets(t, r.offsets())
-	if n := r.m.Counters().Unasked; n != 2 {
+	if n := r.m.Counters.Unasked; n != 2 {
 		t.Errorf("%d answers counted as unasked, want 2", n)
 	}
 }
@@ -283,8 +283,8 @@ func TestK9WithoutAnIDForEveryTopicTheRequestGoesByName(t *testing.T) {
 	old.ID = kafka.TopicID{}
 	r.settleLookups(map[string]TopicInfo{"a": info("a", 1), "b": old})
 	a := take[*FetchAction](r)
-	if len(a.Req.Topics) != 2 || !a.ByName {
-		t.Errorf("%d topics, by name: %v", len(a.Req.Topics), a.ByName)
+	if ts := a.Req.Topics; len(ts) != 2 || ts[1].TopicID != [16]byte{} || ts[1].Topic != "b" || ts[0].Topic != "a" {
+		t.Errorf("%+v", ts) // the zero id has the lane send it by name
 	}
 	one := partAnswer{hw: 1, lso: 1, data: batches(data(0, 0))}
 	resp := fetchAnswer("a", one)
@@ -333,6 +333,16 @@ func TestF9LeaderHintsAreTakenOnlyWithAHigherEpoch(t *testing.T) {
 	h := take[*HintAction](r)
 	if h.Leader != 2 || h.Epoch != 4 || h.TopicPartition != tp0 {
 		t.Errorf("hint %+v", h)
+	}
+	r = reading(t, testConfig(), 0)
+	take[*LookupAction](r)
+	a := take[*FetchAction](r)
+	r.m.OnFetch(r.now, a.ID, fetchAnswer("t", partAnswer{code: 6, leader: 2, epoch: 4}), nil)
+	hint, _ := r.m.Next(r.now)
+	r.m.OnHint(hint.(*HintAction))
+	r.wait()
+	if _, ok := maybe[*LookupAction](r); ok || r.brokerOf(0) != 2 {
+		t.Errorf("a hint that was taken costs a look-up, or does not move the partition (%d)", r.brokerOf(0))
 	}
 	r = reading(t, testConfig(), 0)
 	r.answer("t", partAnswer{code: 6, leader: 2, epoch: 3})

@@ -101,7 +101,6 @@ func (pl plan) fetch() *FetchAction {
 	a := &FetchAction{ID: r.id, Broker: pl.b.id, Req: m.cfg.fetchRequest(r)}
 	for _, p := range r.parts {
 		p.fetch = ask{id: r.id, gen: p.gen, offset: p.next}
-		a.ByName = a.ByName || p.topic.id.IsZero()
 	}
 	return a
 }

@@ -237,7 +237,7 @@ func TestF35ASeekWinsOverARunningLoad(t *testing.T) {
 		r := reading(t, testConfig(), 0)
 		r.m.Pause(tp0, true)
 		r.m.Seek(tp0, AtOffset(7))
-		if at, _ := r.m.At(tp0); at.Position != 7 || !at.Paused {
+		if at, _ := r.m.At(tp0); at.Position != 7 || len(r.m.Paused()) != 1 {
 			t.Errorf("%+v", at)
 		}
 	})
@@ -245,15 +245,15 @@ func TestF35ASeekWinsOverARunningLoad(t *testing.T) {
 
 func TestF40LagComesFromFetchAnswers(t *testing.T) {
 	r := reading(t, testConfig(), 0)
-	if _, ok := r.m.Lag(tp0); ok {
+	if _, ok := r.lag(tp0); ok {
 		t.Error("lag known before an answer")
 	}
 	r.answer("t", partAnswer{hw: 20, lso: 15, data: batches(data(0, 4))})
-	if lag, _ := r.m.Lag(tp0); lag != 15 {
+	if lag, _ := r.lag(tp0); lag != 15 {
 		t.Errorf("lag %d of what is not handed out yet, want 15", lag)
 	}
 	r.offsets()
-	if lag, _ := r.m.Lag(tp0); lag != 10 {
+	if lag, _ := r.lag(tp0); lag != 10 {
 		t.Errorf("lag %d, want 10", lag)
 	}
 	at, _ := r.m.At(tp0)
@@ -261,14 +261,14 @@ func TestF40LagComesFromFetchAnswers(t *testing.T) {
 		t.Errorf("%+v", at.Log)
 	}
 	r.answer("t", partAnswer{hw: 4, lso: -1})
-	if lag, ok := r.m.Lag(tp0); !ok || lag != 0 {
+	if lag, ok := r.lag(tp0); !ok || lag != 0 {
 		t.Errorf("lag %d below zero", lag)
 	}
 	cfg := testConfig()
 	cfg.Isolation = ReadUncommitted
 	r = reading(t, cfg, 0)
 	r.answer("t", partAnswer{hw: 20, lso: 15})
-	if lag, _ := r.m.Lag(tp0); lag != 20 {
+	if lag, _ := r.lag(tp0); lag != 20 {
 		t.Errorf("lag %d under read uncommitted, want 20", lag)
 	}
 }
@@ -312,4 +312,32 @@ func TestF50AMissingTopicIsWaitedForAndADeletedOneStops(t *testing.T) {
 		t.Errorf("%v", op)
 	}
 	r.stopped()
+}
+
+// A broker that does not know a partition that metadata names is believed after
+// a while. Mutation: unknownTooLong that is never true.
+func TestF50APartitionThatItsBrokerDoesNotKnowStopsInBoundedTime(t *testing.T) {
+	for _, code := range []int16{3, 100, 103} {
+		r := reading(t, testConfig(), 0)
+		take[*LookupAction](r)
+		began := r.now
+		for range 100 {
+			if _, ok := maybe[*FetchAction](r); ok {
+				r.m.OnFetch(r.now, r.m.lastID, fetchAnswer("t", partAnswer{code: code}), nil)
+				r.step()
+			}
+			r.settleLookups(map[string]TopicInfo{"t": info("t", 1)})
+			if r.m.Deadline(r.now).IsZero() {
+				break
+			}
+			r.wait()
+		}
+		if d := r.now.Sub(began); d < 5*time.Second || d > 7*time.Second {
+			t.Errorf("code %d: given up after %v", code, d)
+		}
+		if op := asError[*kafka.OpError](t, r.err()); op.Op != "fetch" {
+			t.Errorf("%v", op)
+		}
+		r.stopped()
+	}
 }

@@ -77,7 +77,7 @@ func (r *rig) check() {
 // err is what the user is told. It leaves the rest of the news alone.
 func (r *rig) err() error {
 	n := r.m.News()
-	r.m.news.Resets, r.m.news.Failures = n.Resets, n.Failures
+	r.m.news.Resets = n.Resets
 	return n.Err
 }
 
@@ -272,6 +272,11 @@ func (r *rig) position(tp kafka.TopicPartition) kafka.Offset {
 		r.t.Fatalf("%s is not assigned", tp)
 	}
 	return at.Position
+}
+
+func (r *rig) lag(tp kafka.TopicPartition) (int64, bool) {
+	at, _ := r.m.At(tp)
+	return at.Lag, at.HasLag
 }
 
 // spec describes a batch to build.

@@ -107,6 +107,17 @@ func (m *Machine) OnTopic(now time.Time, name string, info TopicInfo) {
 	t.retryAt = now.Add(m.cfg.Retry.Delay(t.attempt+lookupPatience, m.rng))
 }
 
+// OnHint takes a leader that an answer named and that the cluster's map took.
+func (m *Machine) OnHint(h *HintAction) {
+	p := m.part(h.TopicPartition)
+	if p == nil || h.Epoch <= p.epoch {
+		return
+	}
+	p.lead = lead{leader: h.Leader, epoch: h.Epoch}
+	p.invalidate()
+	m.broker(h.Leader)
+}
+
 // lookupPatience is the step of the backoff behind which metadata is asked again
 // for a partition that has no leader.
 const lookupPatience = 4
@@ -144,7 +155,7 @@ func (m *Machine) OnTopicError(now time.Time, name string, code int16, err error
 	switch retry.Of(code) {
 	case retry.Retry:
 	case retry.RefreshMetadata:
-		if !t.seen { // waited for (F50)
+		if !t.seen || code != codeUnknownTopic && code != codeUnknownTopicID { // waited for (F50)
 			return
 		}
 		if t.unknown.IsZero() {

@@ -82,7 +82,7 @@ func (w *walk) batch(b record.Batch) bool {
 func (w *walk) filter(b record.Batch) (dropped bool, err error) {
 	m := w.a.m
 	if b.Control() {
-		m.counters.Control++
+		m.Counters.Control++
 		if err := b.Verify(); err != nil {
 			return false, err
 		}
@@ -94,7 +94,7 @@ func (w *walk) filter(b record.Batch) (dropped bool, err error) {
 	if err := b.Verify(); err != nil {
 		return false, err
 	}
-	m.counters.Aborted++
+	m.Counters.Aborted++
 	return true, nil
 }
 
