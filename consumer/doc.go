@@ -1,0 +1,34 @@
+// Package consumer reads records from the partitions that it is assigned.
+//
+// A [Consumer] keeps one Fetch on the wire to each broker that leads one of its
+// partitions, and the next one goes out before a record of the last answer is
+// decoded. What arrives waits, compressed as it came, within a byte budget.
+//
+// [Consumer.Poll] hands out batches: views of the bytes that the broker sent,
+// whose records are read while they are ranged over. [Consumer.Batches] and
+// [Consumer.Records] are iterators over it.
+//
+// # Whatever is handed out can be read to its end
+//
+// Poll verifies the checksum of every batch, decompresses it and checks that
+// each of its records can be read before it hands it out. Ranging over a batch
+// therefore has no error. A batch that cannot be read stops its partition, once
+// everything before it was handed out, with an [*UnreadableError] that says
+// where it is and where to seek to, to go on behind it. Nothing is skipped
+// silently.
+//
+// # Errors
+//
+// Poll returns batches and an error side by side. The error lists the partitions
+// that have stopped, one [*kafka.OpError] each, and never costs the batches of
+// others; a stopped partition goes on after [Consumer.Seek]. What a client can
+// mend by itself (a leader that moved, a broker that restarts, a topic in
+// creation) is no error.
+//
+// # Memory
+//
+// Key, Value and Headers of a record are parts of its batch's memory. They stay
+// valid as long as they are referenced, and nothing writes to them; each keeps
+// its whole batch, or the whole answer it came in, alive. [kafka.Record.Clone]
+// cuts a record free.
+package consumer

@@ -1,0 +1,234 @@
+package consumer
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/internal/core/fetch"
+	"github.com/ottla/ottla/kafka"
+)
+
+// Poll waits for data and hands it out: batches of the partitions in turn, up to
+// Config.MaxPollBytes and Config.MaxPollRecords. It returns the batches and an
+// error side by side: the error joins one [*kafka.OpError] for each partition
+// that stopped or lost data, once each, and never costs the batches. A Poll
+// without a batch has an error: the cause of ctx when that ends (a Poll whose
+// context has ended before returns nothing else), or [cluster.ErrClosed].
+//
+// Positions move with the return of Poll. The slice is the caller's own; for the
+// memory of its batches see the package. Concurrent Polls take turns.
+func (c *Consumer) Poll(ctx context.Context) ([]Batch, error) {
+	var batches []Batch
+	err := c.poll(ctx, func() error {
+		var loans []fetch.Loan
+		batches, loans = c.collect(batches[:0])
+		var err error
+		batches, err = c.settle(batches, loans)
+		return err
+	}, func() bool { return len(batches) > 0 })
+	return batches, err
+}
+
+// poll waits for its turn, then calls try until that returns an error or done
+// says that there is something.
+func (c *Consumer) poll(ctx context.Context, try func() error, done func() bool) error {
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
+	select {
+	case c.turn <- struct{}{}:
+	default:
+		select {
+		case c.turn <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-c.tasks.Context().Done():
+			return cluster.ErrClosed
+		}
+	}
+	defer func() { <-c.turn }()
+	for {
+		if err := c.closed(); err != nil {
+			return err
+		}
+		if err := try(); err != nil || done() {
+			return err
+		}
+		c.mu.Lock()
+		if c.machine.Ready() {
+			c.mu.Unlock()
+			continue
+		}
+		change := c.waiterLocked()
+		c.mu.Unlock()
+		if err := c.wait(ctx, change); err != nil {
+			return err
+		}
+	}
+}
+
+// collect takes and decodes batches up to the limits of a Poll.
+func (c *Consumer) collect(batches []Batch) ([]Batch, []fetch.Loan) {
+	var loans []fetch.Loan
+	bytes, records := 0, 0
+	for bytes < c.cfg.MaxPollBytes && records < c.cfg.MaxPollRecords {
+		b, l, ok := c.takeOne()
+		if !ok {
+			break
+		}
+		if b.batch.IsZero() {
+			continue
+		}
+		bytes += len(b.payload)
+		records += b.Count()
+		batches, loans = append(batches, b), append(loans, l)
+	}
+	if len(loans) > 0 {
+		c.kick() // there is room in the budget again
+	}
+	return batches, loans
+}
+
+// takeOne takes and decodes one batch; ok is false if there is none. The batch
+// is zero if it cannot be read or was overtaken.
+func (c *Consumer) takeOne() (b Batch, l fetch.Loan, ok bool) {
+	c.mu.Lock()
+	l, ok = c.machine.Take(time.Now())
+	c.mu.Unlock()
+	if !ok {
+		return Batch{}, l, false
+	}
+	payload, err := c.decoder.Decode(l.Batch)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.machine.Unreadable(time.Now(), l, err)
+		c.kick()
+		return Batch{}, l, true
+	}
+	if !c.machine.Deliver(l) {
+		return Batch{}, l, true
+	}
+	return newBatch(l, payload), l, true
+}
+
+// settle drops batches that a seek or a revoke overtook meanwhile, and collects
+// what has to be told.
+func (c *Consumer) settle(batches []Batch, loans []fetch.Loan) ([]Batch, error) {
+	c.mu.Lock()
+	news := c.machine.News()
+	kept := batches[:0]
+	for i, b := range batches {
+		if loans[i].Current() {
+			kept = append(kept, b)
+		}
+	}
+	c.mu.Unlock()
+	clear(batches[len(kept):])
+	for _, r := range news.Resets {
+		c.cfg.Logger.Warn("position reset", "topic", r.Topic, "partition", r.Partition, "old", r.Old, "new", r.New, "reason", r.Reason)
+		if c.cfg.OnReset != nil {
+			c.cfg.OnReset(r)
+		}
+	}
+	return kept, news.Err
+}
+
+// next waits for one batch or for something to tell; the batch is zero if err
+// is not nil.
+func (c *Consumer) next(ctx context.Context) (b Batch, l fetch.Loan, err error) {
+	err = c.poll(ctx, func() error {
+		if _, err := c.settle(nil, nil); err != nil {
+			return err
+		}
+		for {
+			var ok bool
+			if b, l, ok = c.takeOne(); !ok {
+				_, err := c.settle(nil, nil)
+				return err
+			}
+			if !b.batch.IsZero() {
+				c.kick()
+				return nil
+			}
+		}
+	}, func() bool { return !b.batch.IsZero() })
+	return b, l, err
+}
+
+// ended reports whether an iterator is over with err.
+func (c *Consumer) ended(ctx context.Context) bool { return ctx.Err() != nil || c.closed() != nil }
+
+// Batches ranges over batches as they come. Each step is a batch, with a nil
+// error, or an error about a partition, with a zero batch; reading goes on
+// behind such an error. The range ends, after a last step with the reason, when
+// ctx ends or the consumer is closed. Positions move a batch at a time, so
+// leaving the range loses nothing.
+func (c *Consumer) Batches(ctx context.Context) iter.Seq2[Batch, error] {
+	return func(yield func(Batch, error) bool) {
+		for {
+			b, _, err := c.next(ctx)
+			if !yield(b, err) || err != nil && c.ended(ctx) {
+				return
+			}
+		}
+	}
+}
+
+// Records ranges over records as they come. Each step is a record, with a nil
+// error, or an error about a partition, with a zero record, as in
+// [Consumer.Batches]. When the range is left in the middle of a batch the
+// position is behind the last record that was yielded.
+func (c *Consumer) Records(ctx context.Context) iter.Seq2[kafka.Record, error] {
+	return func(yield func(kafka.Record, error) bool) {
+		stop := context.AfterFunc(ctx, func() { c.interrupts.Add(1) })
+		defer stop()
+		for {
+			b, l, err := c.next(ctx)
+			if err != nil {
+				if !yield(kafka.Record{}, err) || c.ended(ctx) {
+					return
+				}
+				continue
+			}
+			if !c.yieldAll(ctx, b, l, yield) {
+				return
+			}
+		}
+	}
+}
+
+// yieldAll yields the records of a batch until the range is left, ctx ends, or
+// the partition is sought or revoked; what was not yielded is given back. It
+// reports whether the range goes on.
+func (c *Consumer) yieldAll(ctx context.Context, b Batch, l fetch.Loan, yield func(kafka.Record, error) bool) bool {
+	next, on := b.First(), true
+	defer func() {
+		if next < b.Next() {
+			c.do(func(m *fetch.Machine) { m.GiveBack(l, next) })
+		}
+	}()
+	seen := c.interrupts.Load()
+	for o, r := range b.Records() {
+		if n := c.interrupts.Load(); n != seen {
+			if seen = n; !c.mayYield(ctx, l) {
+				return true
+			}
+		}
+		next = kafka.Offset(o) + 1
+		if on = yield(r, nil); !on {
+			return false
+		}
+	}
+	next = b.Next()
+	return true
+}
+
+// mayYield reports whether records of a batch may still be handed out.
+func (c *Consumer) mayYield(ctx context.Context, l fetch.Loan) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ctx.Err() == nil && l.Current()
+}
