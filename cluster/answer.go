@@ -46,6 +46,9 @@ func (c *client) wait(ctx context.Context, a *answer, leave func()) error {
 // settle waits until everything that was posted before has been done, so that
 // a caller sees what it changed itself.
 func (c *client) settle(ctx context.Context) error {
+	if err := c.over(); err != nil {
+		return err
+	}
 	if c.inbox.empty() {
 		return nil
 	}
@@ -54,4 +57,14 @@ func (c *client) settle(ctx context.Context) error {
 		return ErrClosed
 	}
 	return c.wait(ctx, a, nil)
+}
+
+// over is ErrClosed once the client is closed or closes.
+func (c *client) over() error {
+	select {
+	case <-c.done():
+		return ErrClosed
+	default:
+		return nil
+	}
 }

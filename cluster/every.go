@@ -92,8 +92,10 @@ type every struct {
 // Brokers that do not answer are named by a [*PartialError] beside the answers
 // of the others.
 func (a *attempts) toEvery() (kmsg.Response, error) {
-	if err := a.c.refresh(a.ctx, nil, meta.Need{}); err != nil {
-		return nil, opError(a.api, kafka.NoNode, err)
+	for err := a.c.refresh(a.ctx, nil, meta.Need{}); err != nil; err = a.c.refresh(a.ctx, nil, meta.Need{}) {
+		if err = a.again(err); err != nil {
+			return nil, opError(a.api, kafka.NoNode, err)
+		}
 	}
 	e := &every{a: a, got: make(map[kafka.NodeID]kmsg.Response), failed: make(map[kafka.NodeID]error)}
 	seen := make(map[string]bool)

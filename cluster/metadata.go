@@ -163,6 +163,9 @@ type lookup struct {
 
 // topic finds a topic, and waits for as many refreshes as that takes.
 func (c *client) topic(ctx context.Context, name string, l lookup) (*Topic, error) {
+	if err := c.over(); err != nil {
+		return nil, err
+	}
 	limit := c.limit(ctx)
 	var last error // of a round without an answer
 	for {
@@ -218,7 +221,14 @@ func (c *client) topicError(ctx context.Context, name string, e meta.Entry, err 
 	if ctx.Err() != nil && e.Err != nil {
 		err = &gaveUp{cause: context.Cause(ctx), last: e.Err}
 	}
-	return &kafka.OpError{Op: "metadata", Broker: kafka.NoNode, Topic: name, Partition: -1, Err: err}
+	return topicOpError(name, err)
+}
+
+func topicOpError(topic string, err error) error {
+	if errors.Is(err, ErrClosed) {
+		return err
+	}
+	return &kafka.OpError{Op: "metadata", Broker: kafka.NoNode, Topic: topic, Partition: -1, Err: err}
 }
 
 // limit is when a call stops to begin attempts: never if its context has a
@@ -289,6 +299,9 @@ func (c *Cluster) Leader(ctx context.Context, tp kafka.TopicPartition) (kafka.Br
 // unknown, and reports growth only: a topic that is fresh, has fewer or as many
 // partitions, or is seen for the first time, has a zero Growth.
 func (c *Cluster) RefreshIfStale(ctx context.Context, topic string) (Growth, error) {
+	if err := c.over(); err != nil {
+		return Growth{}, err
+	}
 	e := c.snap.Load().Topics[topic]
 	l := lookup{need: meta.Need{Create: true, Track: true}}
 	if !e.Topic.IsStale(time.Now(), c.cfg.MetadataMaxAge) {
@@ -297,11 +310,11 @@ func (c *Cluster) RefreshIfStale(ctx context.Context, topic string) (Growth, err
 	}
 	before := e.Topic.Count()
 	if err := c.refresh(ctx, []string{topic}, l.need); err != nil {
-		return Growth{}, &kafka.OpError{Op: "metadata", Broker: kafka.NoNode, Topic: topic, Partition: -1, Err: err}
+		return Growth{}, topicOpError(topic, err)
 	}
 	e = c.snap.Load().Topics[topic]
 	if e.Err != nil && e.Missing.IsZero() {
-		return Growth{}, &kafka.OpError{Op: "metadata", Broker: kafka.NoNode, Topic: topic, Partition: -1, Err: e.Err}
+		return Growth{}, topicOpError(topic, e.Err)
 	}
 	return meta.GrowthBetween(topic, before, e.Topic.Count()), nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/core/meta"
@@ -21,17 +22,32 @@ func (s *state) onMismatch(addr string, node kafka.NodeID) {
 	if s.probing[addr] {
 		return
 	}
+	s.probing[addr] = true
+	s.probe(addr, node, probeTries)
+}
+
+// probeTries is how often an address is asked for its cluster: a dial that was
+// begun before may still carry the expectation.
+const probeTries = 3
+
+func (s *state) probe(addr string, node kafka.NodeID, tries int) {
 	peer, err := s.c.pool.at(addr)
 	if err != nil {
+		delete(s.probing, addr)
 		return
 	}
-	s.probing[addr] = true
 	peer.Expect("", kafka.NoNode)
 	req := metadataRequest(meta.Refresh{})
 	call := netconn.NewCall(s.c.tasks.Context(), req)
 	call.Min = 2 // the first version with a cluster id
 	call.Done = func(resp kmsg.Response, err error) {
-		s.c.inbox.post(func(s *state) { s.probed(addr, node, resp, err) })
+		s.c.inbox.post(func(s *state) {
+			if codeOf(err) == kerr.RebootstrapRequired.Code && tries > 1 {
+				s.probe(addr, node, tries-1)
+				return
+			}
+			s.probed(addr, node, resp, err)
+		})
 	}
 	peer.Lane(netconn.General).Send(call)
 }
@@ -41,17 +57,17 @@ func (s *state) onMismatch(addr string, node kafka.NodeID) {
 func (s *state) probed(addr string, node kafka.NodeID, resp kmsg.Response, err error) {
 	delete(s.probing, addr)
 	mr, ok := resp.(*kmsg.MetadataResponse)
-	if err != nil || !ok {
-		s.connections(s.topics.Snapshot()) // the next dial asks again
+	snap := s.topics.Snapshot()
+	switch {
+	case err != nil || !ok: // the next dial asks again
+	case snap.Foreign(mr.ClusterID):
+		_ = s.otherCluster(addr, &MismatchError{Want: snap.ClusterID, Found: *mr.ClusterID})
+		s.rebootstrap(&MismatchError{Addr: addr, Want: snap.ClusterID, Found: *mr.ClusterID})
 		return
+	default:
+		s.unchecked[addr] = node
+		s.topics.Merge(s.now, addr, mr)
 	}
-	if s.topics.Snapshot().Foreign(mr.ClusterID) {
-		_ = s.otherCluster(addr, &MismatchError{Want: s.topics.Snapshot().ClusterID, Found: *mr.ClusterID})
-		s.rebootstrap(&MismatchError{Addr: addr, Want: s.topics.Snapshot().ClusterID, Found: *mr.ClusterID})
-		return
-	}
-	s.unchecked[addr] = node
-	s.topics.Merge(s.now, addr, mr)
 	s.connections(s.topics.Snapshot())
 }
 
@@ -103,6 +119,9 @@ func (c *client) hooks() netconn.Hooks {
 // (KIP-584), such as transaction.version; ok is false if it has none. It asks
 // any broker if no connection knows.
 func (c *Cluster) FinalizedFeature(ctx context.Context, name string) (level int16, ok bool, err error) {
+	if err := c.over(); err != nil {
+		return 0, false, err
+	}
 	var last error
 	walk := meta.NewWalk(c.candidates(nil), c.rand.derive())
 	for addr, more := walk.Next(); more; addr, more = walk.Next() {

@@ -39,6 +39,9 @@ func (l *listing) set(names []string) {
 // the list is asked for once for each Config.MetadataMaxAge, and nothing of it
 // enters the map. It blocks for that request until ctx ends.
 func (c *Cluster) TopicNames(ctx context.Context) ([]string, error) {
+	if err := c.over(); err != nil {
+		return nil, err
+	}
 	if names, ok := c.listing.fresh(c.cfg.MetadataMaxAge); ok {
 		return names, nil
 	}
@@ -64,6 +67,9 @@ func (c *Cluster) TopicNames(ctx context.Context) ([]string, error) {
 // that id. A broker that does not know the id says UNKNOWN_TOPIC_ID; one that
 // has no ids at all is a [*kafka.VersionError].
 func (c *Cluster) TopicName(ctx context.Context, id kafka.TopicID) (string, error) {
+	if err := c.over(); err != nil {
+		return "", err
+	}
 	if name, ok := c.snap.Load().Names[id]; ok {
 		return name, nil
 	}

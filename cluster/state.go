@@ -158,6 +158,9 @@ func (s *state) connections(snap *meta.Snapshot) {
 	for addr := range shared {
 		delete(expect, addr)
 	}
+	for addr := range s.probing {
+		delete(expect, addr)
+	}
 	for addr, node := range s.unchecked {
 		if expect[addr].node == node {
 			delete(expect, addr)
