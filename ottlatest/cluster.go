@@ -39,9 +39,8 @@ type Cluster struct {
 	ops      sync.WaitGroup // calls into kfake, which must not outlive it
 	tasks    sync.WaitGroup // accept loops
 
-	mu      sync.Mutex
-	closed  bool
-	clients uint64 // calls of ClientConfig
+	mu     sync.Mutex
+	closed bool
 }
 
 // New starts a cluster for a test, which it fails if that is not possible,

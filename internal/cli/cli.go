@@ -40,6 +40,9 @@ type app struct {
 	tasks   *task.Group
 	shared  sharedFlags
 	journal *journal
+
+	endsBySignal bool            // a signal is the command's proper end
+	maxVersions  map[int16]int16 // by API key, of `request --version`
 }
 
 // Run runs the command with the arguments that follow its name and returns its
@@ -108,7 +111,7 @@ func (a *app) execute(args []string) (status int) {
 		err = flushErr
 	}
 	a.notes.endProgress()
-	if err == nil && a.stop.Err() != nil && errors.Is(context.Cause(a.stop), errInterrupted) {
+	if err == nil && a.interrupted() && !a.endsBySignal {
 		err = errStoppedInOrder
 	}
 	a.report(err)
@@ -124,14 +127,14 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		Args:              a.unknownCommand,
+		Args:              unknownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: a.prepare,
 	}
 	root.SetFlagErrorFunc(flagError)
 	a.shared.register(root.PersistentFlags())
 	root.AddCommand(a.commands()...)
-	root.SetHelpCommand(a.helpCommand())
+	root.SetHelpCommand(helpCommand(a))
 	root.SetUsageTemplate(usageTemplate)
 	return root
 }
@@ -139,9 +142,16 @@ func (a *app) root() *cobra.Command {
 // commands are the subcommands of the root.
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
-		a.requestCommand(),
-		a.completionCommand(),
-		a.versionCommand(),
+		produceCommand(a),
+		consumeCommand(a),
+		brokersCommand(a),
+		topicsCommand(a),
+		offsetsCommand(a),
+		requestCommand(a),
+		brokerCommand(a),
+		demoCommand(a),
+		completionCommand(a),
+		versionCommand(a),
 	}
 }
 
@@ -165,7 +175,7 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 }
 
 // unknownCommand refuses arguments of a command that has only subcommands.
-func (a *app) unknownCommand(cmd *cobra.Command, args []string) error {
+func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -180,8 +190,8 @@ func (a *app) unknownCommand(cmd *cobra.Command, args []string) error {
 }
 
 // family makes a command that has only subcommands.
-func (a *app) family(use, short string, subs ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: a.unknownCommand}
+func family(use, short string, subs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: unknownCommand}
 	cmd.AddCommand(subs...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var names []string
@@ -221,6 +231,16 @@ func takes(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// atLeast is an argument check: the command takes one argument or more.
+func atLeast(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usagef("%s: %s is missing; see `%s --help`", cmd.CommandPath(), name, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
 // outputFlag adds -o text|json to a command that prints a result.
 func outputFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringP("output", "o", "text", "`FORMAT` of the result: text, json")
@@ -232,14 +252,22 @@ func (a *app) report(err error) {
 	if err == nil || errors.Is(err, errClosedPipe) || errors.Is(err, errStoppedInOrder) {
 		return
 	}
-	a.notes.printf("ottla: %s", oneLine(a.explain(err)))
+	var told *toldError
+	if !errors.As(err, &told) {
+		a.notes.printf("ottla: %s", oneLine(a.explain(err)))
+		a.detail(err)
+	}
+	if a.shared.verbose > 1 {
+		a.journal.dump(a.notes)
+	}
+}
+
+// detail writes the chain of an error, with -v.
+func (a *app) detail(err error) {
 	if a.shared.verbose > 0 {
 		for _, line := range chain(err) {
 			a.notes.printf("  %s", line)
 		}
-	}
-	if a.shared.verbose > 1 {
-		a.journal.dump(a.notes)
 	}
 }
 

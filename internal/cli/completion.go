@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) completionCommand() *cobra.Command {
+func completionCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "completion bash|zsh|fish",
 		Short: "Print a script that completes ottla's commands and flags",

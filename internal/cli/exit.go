@@ -25,6 +25,8 @@ var (
 	// errStoppedInOrder is the end of a command that a signal stopped and that
 	// has nothing left to say.
 	errStoppedInOrder = errors.New("stopped by a signal")
+	// errNotConfirmed is a deletion that nobody said yes to.
+	errNotConfirmed = errors.New("nothing is deleted: no yes came; --yes does not ask")
 )
 
 // usageError is a command line that cannot be run as it stands.

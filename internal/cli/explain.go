@@ -61,10 +61,10 @@ func (a *app) explain(err error) string {
 		return "interrupted" + unknownTail(err)
 	}
 	text := strings.TrimPrefix(err.Error(), "ottla: ")
-	for _, explain := range []func(error) string{
-		a.explainCertificate, a.explainLookAlike, a.explainLogin, a.explainAuthorization, explainSize, explainPosition, a.explainDial, a.explainTime,
+	for _, explain := range []func(*app, error) string{
+		explainCertificate, explainLookAlike, explainLogin, explainAuthorization, explainSize, explainPosition, explainSilence, explainDial, explainTime,
 	} {
-		if s := explain(err); s != "" {
+		if s := explain(a, err); s != "" {
 			text = s
 			break
 		}
@@ -104,7 +104,7 @@ func addrOf(err error) string {
 }
 
 // explainCertificate handles certificates that this side or the broker refused.
-func (a *app) explainCertificate(err error) string {
+func explainCertificate(a *app, err error) string {
 	addr := addrOf(err)
 	var name x509.HostnameError
 	if errors.As(err, &name) {
@@ -132,33 +132,49 @@ func (a *app) explainCertificate(err error) string {
 		}
 		return fmt.Sprintf("%s: the certificate%s comes from an authority that is not among %s; --ca FILE names the one that signed it", addr, by, trusted)
 	}
+	if alert := alertIn(err); alert != "" {
+		return explainAlert(a, alert, addr)
+	}
+	return ""
+}
+
+// alertIn is the text of the TLS alert that the broker sent, if it did.
+func alertIn(err error) string {
 	var alert tls.AlertError
-	if errors.As(err, &alert) || strings.Contains(err.Error(), "remote error: tls: ") {
-		return a.explainAlert(err, addr)
+	if errors.As(err, &alert) {
+		return strings.TrimPrefix(alert.Error(), "tls: ")
+	}
+	var auth *kafka.AuthError
+	text := err.Error()
+	if errors.As(err, &auth) && auth.Mechanism == "TLS" {
+		text = auth.Message
+	}
+	for _, before := range []string{"remote error: tls: ", "the broker sent the TLS alert "} {
+		if at := strings.Index(text, before); at >= 0 {
+			alert := text[at+len(before):]
+			if end := strings.IndexAny(alert, ";("); end >= 0 {
+				alert = alert[:end]
+			}
+			alert, _, _ = strings.Cut(alert, " after ")
+			return strings.TrimSpace(alert)
+		}
 	}
 	return ""
 }
 
 // explainAlert handles what the broker said against this side's certificate.
-func (a *app) explainAlert(err error, addr string) string {
-	text := err.Error()
-	if at := strings.Index(text, "remote error: tls: "); at >= 0 {
-		text = text[at+len("remote error: tls: "):]
-		if end := strings.IndexAny(text, ";\n"); end >= 0 {
-			text = text[:end]
-		}
-		if end := strings.Index(text, " after "); end >= 0 {
-			text = text[:end]
-		}
-	}
-	advice := "the broker refused this client's certificate: it must come from an authority that the broker trusts"
-	if a.shared.cert == "" && os.Getenv("OTTLA_CERT") == "" {
+func explainAlert(a *app, alert, addr string) string {
+	has := a.shared.cert != "" || a.shared.config != "" || os.Getenv("OTTLA_CERT") != ""
+	var advice string
+	switch {
+	case !strings.Contains(alert, "certificate") && alert != "handshake failure":
+		advice = "the two sides agree on no way to speak TLS"
+	case has:
+		advice = "the broker refuses this client's certificate: it must be signed by an authority that the broker trusts"
+	default:
 		advice = "the broker wants a certificate of the client: --cert FILE --key FILE"
 	}
-	if !strings.Contains(text, "certificate") {
-		advice = "the two sides agree on no way to speak TLS"
-	}
-	return fmt.Sprintf("%s: TLS alert from the broker: %s; %s", addr, text, advice)
+	return fmt.Sprintf("%s: TLS alert from the broker: %s; %s", addr, alert, advice)
 }
 
 // offeredNames lists what a certificate is for.
@@ -177,11 +193,11 @@ func offeredNames(c *x509.Certificate) string {
 }
 
 // explainLookAlike handles a peer that speaks something else.
-func (a *app) explainLookAlike(err error) string {
+func explainLookAlike(a *app, err error) string {
 	addr := addrOf(err)
 	var header tls.RecordHeaderError
 	if errors.As(err, &header) {
-		if strings.HasPrefix(string(header.RecordHeader[:]), "HTTP") {
+		if first := string(header.RecordHeader[:]); strings.HasPrefix(first, "HTTP") || strings.HasPrefix(first, "<") {
 			return addr + ": an HTTP server answers there, not Kafka; -b HOST:PORT must name a Kafka listener"
 		}
 		return fmt.Sprintf("%s: the answer to TLS is not TLS (first bytes %x): this port speaks plaintext; leave --tls and --ca out, or name the TLS port", addr, header.RecordHeader)
@@ -215,9 +231,9 @@ func (s *sharedFlags) tlsAsked() bool {
 }
 
 // explainLogin handles a refused login.
-func (a *app) explainLogin(err error) string {
+func explainLogin(a *app, err error) string {
 	var auth *kafka.AuthError
-	if !errors.As(err, &auth) {
+	if !errors.As(err, &auth) || auth.Mechanism == "TLS" {
 		return ""
 	}
 	user := firstOf(a.shared.user, os.Getenv("OTTLA_USER"))
@@ -245,7 +261,7 @@ func (a *app) explainLogin(err error) string {
 }
 
 // explainAuthorization handles what the broker's ACLs refuse.
-func (a *app) explainAuthorization(err error) string {
+func explainAuthorization(a *app, err error) string {
 	var broker *kafka.BrokerError
 	if !errors.As(err, &broker) {
 		return ""
@@ -283,7 +299,7 @@ func (a *app) explainAuthorization(err error) string {
 }
 
 // explainSize handles a record that does not fit.
-func explainSize(err error) string {
+func explainSize(_ *app, err error) string {
 	var large *kafka.TooLargeError
 	if !errors.As(err, &large) {
 		return ""
@@ -303,7 +319,7 @@ func explainSize(err error) string {
 }
 
 // explainPosition handles positions that the log no longer has.
-func explainPosition(err error) string {
+func explainPosition(_ *app, err error) string {
 	var gone *kafka.OutOfRangeError
 	if errors.As(err, &gone) {
 		return fmt.Sprintf("%s: offset %d is not there: the log holds %d to %d; -o %d goes on at the nearest, -o start at the first, -o end at the next record",
@@ -325,7 +341,7 @@ func explainPosition(err error) string {
 }
 
 // explainDial handles addresses that nothing listens on.
-func (a *app) explainDial(err error) string {
+func explainDial(a *app, err error) string {
 	var dials []*kafka.DialError
 	collectErrors(err, &dials)
 	if len(dials) == 0 {
@@ -385,7 +401,7 @@ func collectErrors[T error](err error, into *[]T) {
 }
 
 // explainTime handles time that ran out.
-func (a *app) explainTime(err error) string {
+func explainTime(a *app, err error) string {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return ""
 	}

@@ -23,7 +23,7 @@ Shared flags:
 `
 
 // helpCommand is `ottla help CMD`.
-func (a *app) helpCommand() *cobra.Command {
+func helpCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
 		Short:   "Explain a command",
@@ -33,7 +33,7 @@ func (a *app) helpCommand() *cobra.Command {
 			for _, name := range args {
 				sub := subcommand(found, name)
 				if sub == nil {
-					return a.unknownCommand(found, []string{name})
+					return unknownCommand(found, []string{name})
 				}
 				found = sub
 			}

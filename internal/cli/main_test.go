@@ -1,20 +1,23 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
-// binary is the command, built once by TestMain.
-var binary string
+// builtCommand is the command, built once by TestMain.
+var builtCommand string
 
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
@@ -25,8 +28,8 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "ottla")
-	build := exec.Command("go", "build", "-o", binary, "../../cmd/ottla")
+	builtCommand = filepath.Join(dir, "ottla")
+	build := exec.Command("go", "build", "-o", builtCommand, "../../cmd/ottla")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building the command: %v\n%s", err, out)
@@ -64,7 +67,7 @@ func (r run) command(t *testing.T) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, binary, r.args...)
+	cmd := exec.CommandContext(ctx, builtCommand, r.args...)
 	cmd.Env = append(cleanEnv(), r.env...)
 	cmd.Stdin = strings.NewReader(r.stdin)
 	return cmd
@@ -113,10 +116,97 @@ func (r result) want(t *testing.T, stdout string) {
 	}
 }
 
+// wantStatus checks the status.
+func (r result) wantStatus(t *testing.T, status int) {
+	t.Helper()
+	if r.status != status {
+		t.Errorf("status %d, want %d; stderr:\n%s", r.status, status, r.stderr)
+	}
+}
+
 // wantDone checks a run that went well and said nothing on stderr.
 func (r result) wantDone(t *testing.T) {
 	t.Helper()
 	if r.status != 0 || r.stderr != "" {
 		t.Fatalf("status %d, stderr:\n%s", r.status, r.stderr)
 	}
+}
+
+// process is a command that runs.
+type process struct {
+	cmd       *exec.Cmd
+	stdin     io.WriteCloser
+	stdout    *bufio.Reader
+	stderr    bytes.Buffer
+	bootstrap string // of startBroker
+	drained   bytes.Buffer
+}
+
+// start runs the command beside the test. Its input stays open.
+func (r run) start(t *testing.T) *process {
+	t.Helper()
+	p := &process{cmd: r.command(t)}
+	p.cmd.Stdin = nil
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stdout = bufio.NewReader(out)
+	p.cmd.Stderr = &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// line reads one line of stdout.
+func (p *process) line(t *testing.T) string {
+	t.Helper()
+	line, err := p.stdout.ReadString('\n')
+	if err != nil {
+		p.cmd.Wait()
+		t.Fatalf("%q, %v; stderr:\n%s", line, err, p.stderr.String())
+	}
+	return strings.TrimSuffix(line, "\n")
+}
+
+// signal sends a signal.
+func (p *process) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wait reads the rest and waits for the end.
+func (p *process) wait(t *testing.T) result {
+	t.Helper()
+	if _, err := io.Copy(&p.drained, p.stdout); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.cmd.Wait()
+	return result{status: p.cmd.ProcessState.ExitCode(), stdout: p.drained.String(), stderr: p.stderr.String()}
+}
+
+// stop ends a process by SIGTERM.
+func (p *process) stop(t *testing.T) result {
+	t.Helper()
+	p.signal(t, syscall.SIGTERM)
+	return p.wait(t)
+}
+
+// startBroker runs `ottla broker` until the test ends.
+func startBroker(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := run{args: append([]string{"broker", "--port", "0"}, args...)}.start(t)
+	line := p.line(t)
+	var ok bool
+	if p.bootstrap, ok = strings.CutPrefix(line, "bootstrap: "); !ok {
+		t.Fatalf("the broker said %q", line)
+	}
+	return p
 }

@@ -78,7 +78,7 @@ type consumerSettings struct {
 // settings resolves the flags of this run.
 func (a *app) settings() (*settings, error) {
 	s := &settings{}
-	if err := a.applyConfigFile(s); err != nil {
+	if err := applyConfigFile(a, s); err != nil {
 		return nil, err
 	}
 	for _, p := range a.shared.properties {
@@ -90,7 +90,7 @@ func (a *app) settings() (*settings, error) {
 			return nil, err
 		}
 	}
-	if err := a.applyBootstrap(s); err != nil {
+	if err := applyBootstrap(a, s); err != nil {
 		return nil, err
 	}
 	if err := s.security.applyFlags(&a.shared); err != nil {
@@ -104,7 +104,7 @@ func (a *app) settings() (*settings, error) {
 
 // applyBootstrap takes the addresses of the flag, of the properties, of the
 // environment, or the default.
-func (a *app) applyBootstrap(s *settings) error {
+func applyBootstrap(a *app, s *settings) error {
 	env := os.Getenv("OTTLA_BOOTSTRAP")
 	switch {
 	case a.shared.bootstrap != "":
@@ -140,7 +140,7 @@ func (s *settings) setBootstrap(list, from string) error {
 }
 
 // applyConfigFile reads the file of --config.
-func (a *app) applyConfigFile(s *settings) error {
+func applyConfigFile(a *app, s *settings) error {
 	file := a.shared.config
 	if file == "" {
 		return nil

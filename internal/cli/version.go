@@ -19,7 +19,7 @@ type buildVersion struct {
 	MaxAPI int16 `json:"max_api"`
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(a *app) *cobra.Command {
 	return outputFlag(&cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of ottla",

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/ottlatest"
+)
+
+// demoSummary is the end of a demo. Parts that are not there are absent.
+type demoSummary struct {
+	OK      bool         `json:"ok"`
+	Records *demoRecords `json:"records,omitempty"`
+	TookMS  int64        `json:"took_ms"`
+}
+
+// demoRecords counts what the producers were told is written, and what the
+// consumers made of it.
+type demoRecords struct {
+	Produced   int64 `json:"produced"`
+	Consumed   int64 `json:"consumed"`
+	Lost       int64 `json:"lost"`
+	Duplicated int64 `json:"duplicated"`
+}
+
+const (
+	demoWork  = 8 * time.Second  // producers at work
+	demoLimit = 18 * time.Second // everything
+)
+
+func demoCommand(a *app) *cobra.Command {
+	return outputFlag(&cobra.Command{
+		Use:   "demo",
+		Short: "Show ottla at work, on a cluster in memory",
+		Long: "Show ottla at work: producers and consumers go on while the connections of a broker are cut and come back.\n\n" +
+			"It starts a cluster of three brokers in memory; with --bootstrap it uses that cluster, in topics of its own that\n" +
+			"it deletes afterwards. It ends by itself within 20 s, with status 1 if a record was lost or came twice.",
+		Example: "  ottla demo\n  ottla demo -o json",
+		Args:    takes(),
+		RunE:    func(*cobra.Command, []string) error { return demo(a) },
+	})
+}
+
+// demo runs the parts and prints the summary.
+func demo(a *app) error {
+	began := time.Now()
+	ctx, cancel := context.WithTimeoutCause(a.stop, demoLimit, fmt.Errorf("the demo took longer than %s", demoLimit))
+	defer cancel()
+	cfg, stop, err := demoCluster(a)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	view := newDemoView(a, began)
+	part, err := runRecordsDemo(ctx, a, cfg, view)
+	view.end()
+	if err != nil {
+		if a.interrupted() {
+			return errInterrupted
+		}
+		return err
+	}
+	sum := demoSummary{OK: part.ok(), Records: &part.demoRecords, TookMS: time.Since(began).Milliseconds()}
+	if err := printDemo(a, &sum, part); err != nil {
+		return err
+	}
+	if !sum.OK {
+		return &toldError{statusFailed}
+	}
+	return nil
+}
+
+// demoCluster is the cluster to use: that of the flag, or one in memory.
+func demoCluster(a *app) (cluster.Config, func(), error) {
+	if a.shared.bootstrap != "" {
+		s, err := a.settings()
+		if err != nil {
+			return cluster.Config{}, nil, err
+		}
+		cfg, err := a.clusterConfig(s)
+		return cfg, func() {}, err
+	}
+	c, err := ottlatest.Start(ottlatest.Config{})
+	if err != nil {
+		return cluster.Config{}, nil, err
+	}
+	return cluster.Config{Bootstrap: c.Bootstrap(), NoTopicCreation: true}, func() { c.Close() }, nil
+}
+
+// printDemo prints the summary.
+func printDemo(a *app, sum *demoSummary, part *demoResult) error {
+	if a.stdout.json {
+		return a.stdout.document(sum)
+	}
+	verdict := "ok: nothing was lost, nothing came twice, and all came in order"
+	if !sum.OK {
+		verdict = "FAILED"
+		if part.disordered > 0 {
+			verdict += fmt.Sprintf(": %s came out of order", count(part.disordered, "record"))
+		}
+	}
+	r := sum.Records
+	return a.stdout.printf("records: %d produced, %d consumed, %d lost, %d duplicated\n%s (%.1f s)",
+		r.Produced, r.Consumed, r.Lost, r.Duplicated, verdict, float64(sum.TookMS)/1000)
+}
+
+// demoTopic is a name that nobody else has.
+func demoTopic() string { return "ottla-demo-" + strings.ToLower(rand.Text()[:10]) }
+
+// demoView is the live view: one screen on a terminal, plain lines elsewhere,
+// nothing with -o json. It is used by one goroutine.
+type demoView struct {
+	app   *app
+	began time.Time
+	drawn int      // lines on the screen
+	news  []string // the last events
+	next  time.Time
+}
+
+func newDemoView(a *app, began time.Time) *demoView { return &demoView{app: a, began: began} }
+
+// event tells something that happened.
+func (v *demoView) event(format string, args ...any) {
+	text := fmt.Sprintf("%5.1f s  %s", time.Since(v.began).Seconds(), fmt.Sprintf(format, args...))
+	switch {
+	case v.app.stdout.json:
+	case v.app.stdout.terminal:
+		v.news = append(v.news, text)
+		if len(v.news) > 8 {
+			v.news = v.news[1:]
+		}
+	default:
+		v.write(text + "\n")
+	}
+}
+
+// state tells how things stand: often on a terminal, once a second elsewhere.
+func (v *demoView) state(lines []string) {
+	now := time.Now()
+	if v.app.stdout.json || now.Before(v.next) {
+		return
+	}
+	if !v.app.stdout.terminal {
+		v.next = now.Add(time.Second)
+		v.event("%s", strings.Join(lines, " · "))
+		return
+	}
+	v.next = now.Add(100 * time.Millisecond)
+	var b strings.Builder
+	if v.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", v.drawn)
+	}
+	screen := append([]string{v.bold("ottla demo: records")}, lines...)
+	screen = append(append(screen, ""), v.news...)
+	for _, line := range screen {
+		b.WriteString("\r\x1b[K" + line + "\n")
+	}
+	v.drawn = len(screen)
+	v.write(b.String())
+}
+
+func (v *demoView) bold(s string) string {
+	if v.app.stdout.color {
+		return "\x1b[1m" + s + "\x1b[0m"
+	}
+	return s
+}
+
+// write shows text at once; an error of the output is seen by the summary.
+func (v *demoView) write(text string) {
+	if _, err := v.app.stdout.Write([]byte(text)); err == nil {
+		_ = v.app.stdout.flush()
+	}
+}
+
+// end leaves the last screen where it is.
+func (v *demoView) end() {
+	if v.app.stdout.terminal && v.drawn > 0 {
+		v.write("\n")
+	}
+}

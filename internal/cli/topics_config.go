@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/kafka"
+)
+
+// topicSetting is one line of `topics config`.
+type topicSetting struct {
+	Name      string  `json:"name"`
+	Value     *string `json:"value"` // null if the broker hides it
+	Source    string  `json:"source"`
+	ReadOnly  bool    `json:"read_only"`
+	Sensitive bool    `json:"sensitive"`
+}
+
+// settingChanges are the flags of `topics config`.
+type settingChanges struct {
+	set   []string // name=value
+	unset []string
+	all   bool
+}
+
+func topicsConfigCommand(a *app) *cobra.Command {
+	var ch settingChanges
+	cmd := &cobra.Command{
+		Use:   "config NAME",
+		Short: "Show or change the settings of a topic",
+		Long: "Show or change the settings of a topic.\n\nWithout flags it shows what differs from the brokers' settings, with --all everything.\n" +
+			"-c sets and --unset goes back to the brokers' setting; what is not named stays as it is.",
+		Example: "  ottla topics config events --all\n  ottla topics config events -c retention.ms=3600000 -o json",
+		Args:    takes("NAME"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.withCluster(func(ctx context.Context, c *client) error { return configTopic(ctx, a, c, args[0], ch) })
+		},
+	}
+	cmd.Flags().StringArrayVarP(&ch.set, "config-entry", "c", nil, "set `NAME=VALUE`; repeatable")
+	cmd.Flags().StringArrayVar(&ch.unset, "unset", nil, "go back to the brokers' setting of `NAME`; repeatable")
+	cmd.Flags().BoolVar(&ch.all, "all", false, "show also what is the brokers' setting")
+	return outputFlag(cmd)
+}
+
+func configTopic(ctx context.Context, a *app, c asker, name string, ch settingChanges) error {
+	if _, err := existing(ctx, c, []string{name}); err != nil {
+		return err
+	}
+	if len(ch.set)+len(ch.unset) > 0 {
+		if err := changeSettings(a, c, name, ch); err != nil {
+			return err
+		}
+	}
+	list, err := settingsOf(ctx, c, name, ch.all)
+	if err != nil {
+		return err
+	}
+	if a.stdout.json {
+		return a.stdout.document(list)
+	}
+	var rows [][]string
+	for _, s := range list {
+		value := "(hidden)"
+		if s.Value != nil {
+			value = *s.Value
+		}
+		rows = append(rows, []string{s.Name, value, s.Source})
+	}
+	return a.stdout.table([]string{"NAME", "VALUE", "SOURCE"}, rows)
+}
+
+// changeSettings sends the changes as one request: all or nothing.
+func changeSettings(a *app, c asker, name string, ch settingChanges) error {
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	res := kmsg.NewIncrementalAlterConfigsRequestResource()
+	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, name
+	for _, entry := range ch.set {
+		key, value, ok := strings.Cut(entry, "=")
+		if !ok {
+			return usagef("-c %s: expected NAME=VALUE", entry)
+		}
+		one := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		one.Name, one.Op, one.Value = key, kmsg.IncrementalAlterConfigOpSet, &value
+		res.Configs = append(res.Configs, one)
+	}
+	for _, key := range ch.unset {
+		one := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		one.Name, one.Op, one.Value = key, kmsg.IncrementalAlterConfigOpDelete, nil
+		res.Configs = append(res.Configs, one)
+	}
+	req.Resources = append(req.Resources, res)
+	resp, err := req.RequestWith(a.work, c)
+	if err != nil {
+		return changed(on(err, "AlterConfigs", "topic "+name))
+	}
+	for _, r := range resp.Resources {
+		if err := kafka.CodeError(r.ErrorCode, r.ErrorMessage); err != nil {
+			return changed(on(err, "AlterConfigs", "topic "+name))
+		}
+	}
+	return nil
+}
+
+// settingsOf reads the settings of a topic, by name.
+func settingsOf(ctx context.Context, c asker, name string, all bool) ([]topicSetting, error) {
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	res := kmsg.NewDescribeConfigsRequestResource()
+	res.ResourceType, res.ResourceName, res.ConfigNames = kmsg.ConfigResourceTypeTopic, name, nil
+	req.Resources = append(req.Resources, res)
+	resp, err := req.RequestWith(ctx, c)
+	if err != nil {
+		return nil, on(err, "DescribeConfigs", "topic "+name)
+	}
+	list := []topicSetting{}
+	for _, r := range resp.Resources {
+		if err := kafka.CodeError(r.ErrorCode, r.ErrorMessage); err != nil {
+			return nil, on(err, "DescribeConfigs", "topic "+name)
+		}
+		for _, s := range r.Configs {
+			if all || s.Source == kmsg.ConfigSourceDynamicTopicConfig || s.Source <= 0 && !s.IsDefault {
+				list = append(list, topicSetting{
+					Name: s.Name, Value: s.Value, Source: strings.ToLower(s.Source.String()),
+					ReadOnly: s.ReadOnly, Sensitive: s.IsSensitive,
+				})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b topicSetting) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
