@@ -38,7 +38,7 @@ func sampleBatch(size int, codec compress.Codec) (Batch, int) {
 	b.Limit = 64 << 10
 	n := 0
 	for _, v := range sample(size, 1000) {
-		if !b.Append(kafka.Timestamp(1700000000000+n/8), []byte("key-0001"), v, nil) {
+		if !b.Append(1700000000000+kafka.Timestamp(n/8), []byte("key-0001"), v, nil) {
 			break
 		}
 		n++
@@ -72,7 +72,7 @@ func BenchmarkAppend(b *testing.B) {
 					bld.Reset(buf)
 				}
 				i++
-				bld.Append(kafka.Timestamp(1700000000000+i), key, values[i&63], nil)
+				bld.Append(1700000000000+kafka.Timestamp(i), key, values[i&63], nil)
 			}
 		})
 	}

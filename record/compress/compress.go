@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 )
@@ -49,6 +50,23 @@ func (c *Compressor) Compress(dst []byte, codec Codec, level int, src []byte) ([
 		return c.compressZstd(dst, level, src)
 	}
 	return dst, &Error{Codec: codec, What: "no such codec"}
+}
+
+// Bound is the most that Compress appends to dst for n bytes, and the room that
+// it wants there: with less it may allocate another array, even if the result
+// would have fitted.
+func (c Codec) Bound(n int) int {
+	switch c {
+	case Gzip:
+		return n + n>>10 + 64 // stored blocks of 64 KiB, less where it flushes
+	case Snappy:
+		return s2.MaxEncodedLen(n)
+	case LZ4:
+		return boundLZ4(n)
+	case Zstd:
+		return n + n>>10 + 64 // stored blocks of 128 KiB
+	}
+	return n
 }
 
 // Decompressor decompresses batches, one at a time. The zero value is ready;

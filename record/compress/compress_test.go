@@ -105,6 +105,30 @@ func TestF27OutputUsesTheRoomGiven(t *testing.T) {
 	}
 }
 
+// P33: with Bound bytes behind dst Compress uses dst's memory, however badly the
+// bytes compress.
+func TestP33BoundIsTheRoomThatCompressWants(t *testing.T) {
+	var c Compressor
+	all := texts()
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, n := range []int{2, 15, 16, 17, 255, 300_000, 1_100_000} {
+		noise := make([]byte, n)
+		for i := range noise {
+			noise[i] = byte(rng.Uint32())
+		}
+		all[fmt.Sprint("noise ", n)] = noise
+	}
+	for _, codec := range codecs {
+		for name, src := range all {
+			dst := make([]byte, 5, 5+codec.Bound(len(src)))
+			wire, err := c.Compress(dst, codec, 0, src)
+			if err != nil || &wire[0] != &dst[0] {
+				t.Errorf("%v, %s: %d bytes became %d, room for %d did not do", codec, name, len(src), len(wire)-5, codec.Bound(len(src)))
+			}
+		}
+	}
+}
+
 // F22: a codec or a level that does not exist, and no bytes at all.
 func TestF22UnknownCodecsAreTypedErrors(t *testing.T) {
 	var e *Error
@@ -154,7 +178,7 @@ func TestF27AnnouncedSizesAreHints(t *testing.T) {
 		want, _ := ParseCodec(codec)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := new(Decompressor).Decompress(nil, want, src, 2<<30)
+		_, err := new(Decompressor).Decompress(nil, want, src, 1<<31-1)
 		runtime.ReadMemStats(&after)
 		var e *Error
 		if !errors.As(err, &e) {

@@ -48,6 +48,12 @@ func (c *Compressor) compressLZ4(dst []byte, level int, src []byte) []byte {
 	return append(dst, 0, 0, 0, 0)
 }
 
+// boundLZ4 counts the header, the end mark, and a length for each block.
+func boundLZ4(n int) int {
+	const frame = 7 + 4
+	return frame + 4*(n>>16+1) + lz4.CompressBlockBound(n)
+}
+
 func (c *Compressor) appendLZ4Block(dst []byte, level int, block []byte) []byte {
 	bound := lz4.CompressBlockBound(len(block))
 	at := len(dst) + 4
