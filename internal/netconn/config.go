@@ -68,8 +68,8 @@ type Config struct {
 	Hooks   Hooks
 }
 
-// Hooks are called on goroutines of a lane, without a lock held. They must not
-// block. Nil fields are not called.
+// Hooks are called on goroutines of the lanes, several at once, without a lock
+// held. They must not block. Nil fields are not called.
 type Hooks struct {
 	// Dialled tells of every finished attempt to open a socket: err is nil once
 	// the socket is ready for requests.

@@ -38,13 +38,16 @@ func lossCause(err error) error {
 
 // Permanent reports whether a failed dial will fail again until somebody
 // changes a setting, here or at the broker: refused credentials or
-// certificates, versions, error codes of the handshake. Such failures are not
+// certificates, a TLS alert, versions, error codes of the handshake. Such failures are not
 // passing faults of the network.
 func Permanent(err error) bool {
 	var auth *kafka.AuthError
 	var version *kafka.VersionError
 	var cert *tls.CertificateVerificationError
 	var broker *kafka.BrokerError
+	if _, alert := remoteAlert(err); alert {
+		return true
+	}
 	return errors.As(err, &auth) || errors.As(err, &version) || errors.As(err, &cert) || errors.As(err, &broker)
 }
 

@@ -11,11 +11,26 @@ import (
 	"github.com/ottla/ottla/internal/core/conn"
 )
 
-// work is what the writer goroutine of a lane does next.
+// step is what the writer goroutine of a lane does next.
+type step uint8
+
+const (
+	stepWrite step = iota // the frame
+	stepEnd               // tell the end of a call that is not written at all
+	stepSleep             // until something changes
+	stepDial
+	stepRenew // authenticate again
+	stepClose // the socket, with why
+	stepExit
+)
+
+// work is one step with what it needs.
 type work struct {
-	do   func() // nil: write frame
-	exit bool
+	step step
 	f    frame
+	end  ending
+	sock *socket
+	why  error
 }
 
 // frame is an encoded request that is about to be written.
@@ -44,12 +59,20 @@ func (l *Lane) write(ctx context.Context) error {
 	defer stop()
 	w := &writer{lane: l}
 	for {
-		next := w.next(ctx)
-		switch {
-		case next.exit:
+		next := w.next()
+		switch next.step {
+		case stepExit:
 			return nil
-		case next.do != nil:
-			next.do()
+		case stepSleep:
+			<-l.wake
+		case stepDial:
+			dialer{l}.dial(ctx)
+		case stepRenew:
+			next.sock.renew(ctx)
+		case stepClose:
+			next.sock.fail(next.why)
+		case stepEnd:
+			next.end.finish()
 		default:
 			n, err := w.send(next.f.sock)
 			w.wrote(next.f, n, err)
@@ -57,10 +80,8 @@ func (l *Lane) write(ctx context.Context) error {
 	}
 }
 
-func (w *writer) sleep() { <-w.lane.wake }
-
 // next decides what to do; it encodes the request that is to be written.
-func (w *writer) next(ctx context.Context) work {
+func (w *writer) next() work {
 	l := w.lane
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,16 +89,16 @@ func (w *writer) next(ctx context.Context) work {
 	switch {
 	case l.closed != nil || s == nil && !waiting:
 		l.running = false
-		return work{exit: true}
+		return work{step: stepExit}
 	case s == nil:
-		return work{do: func() { dialer{l}.dial(ctx) }}
+		return work{step: stepDial}
 	case !s.flight.Usable(now):
-		return work{do: func() { s.fail(errIdle) }}
+		return work{step: stepClose, sock: s, why: errIdle}
 	}
 	if !waiting {
 		s.session.OnIdle()
 		if l.draining && s.flight.Len() == 0 {
-			return work{do: func() { s.fail(errDrained) }}
+			return work{step: stepClose, sock: s, why: errDrained}
 		}
 	}
 	_, blocked := s.flight.Blocked(now)
@@ -85,9 +106,9 @@ func (w *writer) next(ctx context.Context) work {
 	case blocked && waiting, !waiting && !s.session.Due(now, false):
 		s.armLocked()
 		l.asleep = true
-		return work{do: w.sleep}
+		return work{step: stepSleep}
 	case s.session.Due(now, waiting):
-		return work{do: func() { s.renew(ctx) }}
+		return work{step: stepRenew, sock: s}
 	}
 	return w.prepareLocked(now, s)
 }
@@ -109,7 +130,7 @@ func (w *writer) prepareLocked(now time.Time, s *socket) work {
 
 func over(e ending) work {
 	e.takeLocked()
-	return work{do: e.finish}
+	return work{step: stepEnd, end: e}
 }
 
 // encodeLocked encodes c at the version of its request and enters it into the

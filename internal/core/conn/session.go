@@ -9,12 +9,14 @@ import (
 // renewed on its socket. The zero value never is.
 //
 // It is due at 80 to 90 % of the lifetime. A login lets at least one request
-// through, however short its lifetime, and a session that nobody used is
-// renewed only when somebody does, so that short lifetimes do not spin.
+// through, however short its lifetime. A session that nobody used, or one of
+// less than a second, is renewed only when somebody wants to use it, so that
+// short lifetimes do not spin.
 type Session struct {
 	at    time.Time // zero = never
 	used  bool      // a request was written since the login
 	fresh bool      // the request that waited for the login may go
+	brief bool      // too short to be renewed ahead
 }
 
 // OnLogin takes note of a completed authentication whose lifetime began at
@@ -28,7 +30,7 @@ func (s *Session) OnLogin(now time.Time, lifetime time.Duration, rng *rand.Rand)
 	if rng != nil {
 		part = 0.8 + 0.1*rng.Float64()
 	}
-	s.at, s.fresh = now.Add(time.Duration(part*float64(lifetime))), true
+	s.at, s.fresh, s.brief = now.Add(time.Duration(part*float64(lifetime))), true, lifetime < time.Second
 }
 
 // OnWrite takes note of a request written under the session.
@@ -40,12 +42,12 @@ func (s *Session) OnIdle() { s.fresh = false }
 // Due reports whether to authenticate again before anything else is written;
 // waiting says that there is a request to write.
 func (s *Session) Due(now time.Time, waiting bool) bool {
-	return !s.at.IsZero() && !now.Before(s.at) && !s.fresh && (s.used || waiting)
+	return !s.at.IsZero() && !now.Before(s.at) && !s.fresh && (s.used && !s.brief || waiting)
 }
 
 // Deadline is when an idle socket is to authenticate again; zero is never.
 func (s *Session) Deadline() time.Time {
-	if !s.used {
+	if !s.used || s.brief {
 		return time.Time{}
 	}
 	return s.at

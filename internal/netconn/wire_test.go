@@ -1,0 +1,280 @@
+package netconn
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func noDelay(c *net.TCPConn) (bool, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	var on int
+	var oerr error
+	err = raw.Control(func(fd uintptr) { on, oerr = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_NODELAY) })
+	if err == nil {
+		err = oerr
+	}
+	return on != 0, err
+}
+
+// parts is a Produce whose records stand in buffers of their own.
+type parts struct {
+	kmsg.ProduceRequest
+	records [][]byte
+}
+
+func (p *parts) AppendBuffers(b net.Buffers) net.Buffers {
+	size := 0
+	for _, r := range p.records {
+		size += len(r)
+	}
+	head := binary.BigEndian.AppendUint16(nil, 0xffff) // no transactional id, version 8
+	head = append(head, 0xff, 0xff, 0, 0, 0x75, 0x30, 0, 0, 0, 1, 0, 1, 't', 0, 0, 0, 1, 0, 0, 0, 0)
+	head = binary.BigEndian.AppendUint32(head, uint32(size))
+	return append(append(b, head), p.records...)
+}
+
+// AppendTo must not be used where AppendBuffers is there.
+func (p *parts) AppendTo([]byte) []byte { panic("AppendTo of a request with buffers") }
+
+func vectored() *Call {
+	p := &parts{records: [][]byte{bytes.Repeat([]byte("a"), 70_000), bytes.Repeat([]byte("b"), 1), nil, bytes.Repeat([]byte("c"), 300_000)}}
+	p.Acks = -1
+	c := NewCall(nil, p)
+	c.Min, c.Max = 8, 8
+	return c
+}
+
+// checkRecords holds that the broker saw the parts in one frame, whole.
+func checkRecords(t *testing.T, b *broker) {
+	t.Helper()
+	got := b.requests(0)
+	req := kmsg.NewPtrProduceRequest()
+	req.SetVersion(8)
+	if len(got) != 1 || req.ReadFrom(got[0].Body) != nil || len(req.Topics) != 1 {
+		t.Fatalf("the broker saw %d Produce", len(got))
+	}
+	records := req.Topics[0].Partitions[0].Records
+	if len(records) != 370_001 || bytes.Count(records, []byte("a")) != 70_000 || records[70_000] != 'b' || records[70_001] != 'c' {
+		t.Errorf("%d bytes of records", len(records))
+	}
+}
+
+func TestC36LargeBodiesAreWrittenFromTheirOwnMemory(t *testing.T) {
+	b := newBroker(t, (*brokerConn).echo)
+	p := newPeer(t, b.addr(), &Config{})
+	if _, err := p.Lane(Produce).Do(within(t, 10*time.Second), vectored()); err != nil {
+		t.Fatal(err)
+	}
+	checkRecords(t, b)
+	ask(t, p.Lane(Produce), "in step")
+}
+
+// TestC36ARequestIsOneWrite counts the writes of a connection that has no
+// vectored one.
+func TestC36ARequestIsOneWrite(t *testing.T) {
+	cfg := &Config{}
+	inWorld(t, cfg, (*brokerConn).echo, func(t *testing.T, w *world) {
+		writes := 0
+		dial := cfg.Dial
+		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dial(ctx, network, addr)
+			return &writeCounter{Conn: c, n: &writes}, err
+		}
+		ask(t, w.lane(Produce), "m")
+		if writes != 2 {
+			t.Errorf("%d writes for ApiVersions and Metadata", writes)
+		}
+		if _, err := w.lane(Produce).Do(context.Background(), vectored()); err != nil || writes != 3 {
+			t.Errorf("%d writes after a Produce in parts (%v)", writes, err)
+		}
+		checkRecords(t, w.b)
+	})
+}
+
+type writeCounter struct {
+	net.Conn
+	n *int
+}
+
+func (c *writeCounter) Write(b []byte) (int, error) {
+	*c.n++
+	return c.Conn.Write(b)
+}
+
+// TestC33AFetchAnswerKeepsItsBuffer has answers of other requests behind it,
+// which must not write into it.
+func TestC33AFetchAnswerKeepsItsBuffer(t *testing.T) {
+	b := newBroker(t, func(c *brokerConn) {
+		if !c.hello() {
+			return
+		}
+		for g, ok := c.next(); ok; g, ok = c.next() {
+			resp := reply(g)
+			if f, ok := resp.(*kmsg.FetchResponse); ok {
+				part := kmsg.NewFetchResponseTopicPartition()
+				part.RecordBatches = bytes.Repeat([]byte{byte(g.ID)}, 50_000)
+				topic := kmsg.NewFetchResponseTopic()
+				topic.Topic = "t"
+				topic.Partitions = append(topic.Partitions, part)
+				f.Topics = append(f.Topics, topic)
+			}
+			c.answer(g, resp)
+		}
+	})
+	p := newPeer(t, b.addr(), &Config{})
+	l := p.Lane(Fetch)
+	var kept [][]byte
+	for i := range 10 {
+		resp, err := l.Do(within(t, 10*time.Second), NewCall(nil, kmsg.NewPtrFetchRequest()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, resp.(*kmsg.FetchResponse).Topics[0].Partitions[0].RecordBatches)
+		ask(t, l, fmt.Sprint(i))
+	}
+	for i, k := range kept {
+		if want := byte(1 + 2*i); len(k) != 50_000 || k[0] != want || bytes.Count(k, []byte{want}) != len(k) {
+			t.Errorf("answer %d was written over", i)
+		}
+	}
+}
+
+func TestTheJournalKeepsEnvelopesOnly(t *testing.T) {
+	b := newBroker(t, (*brokerConn).echo)
+	j := NewJournal(3)
+	p := newPeer(t, b.addr(), &Config{Journal: j})
+	ask(t, p.Lane(General), "a-secret-topic")
+	es := j.Entries()
+	if len(es) != 3 || es[0].API != 18 || !es[0].Answer || es[1].API != 3 || es[1].Answer || es[2].ID != es[1].ID || es[2].Size < 20 || es[2].Kind != General {
+		t.Errorf("%s", j)
+	}
+	if s := j.String(); bytes.Contains([]byte(s), []byte("secret")) || !bytes.Contains([]byte(s), []byte("-> "+b.addr()+"/general Metadata v13")) {
+		t.Errorf("%s", s)
+	}
+	if (*Journal)(nil).Entries() != nil {
+		t.Error("a nil journal has entries")
+	}
+}
+
+// canned answers every request with the same bytes, so that the broker's side
+// costs and allocates nothing.
+func canned(c *brokerConn) {
+	if !c.hello() {
+		return
+	}
+	g, ok := c.next()
+	if !ok {
+		return
+	}
+	out := frameOf(g, reply(g))
+	in := make([]byte, 1<<16)
+	size := 0
+	for {
+		if _, err := c.Write(out); err != nil {
+			return
+		}
+		n, err := c.Read(in)
+		if err != nil {
+			return
+		}
+		if size == 0 {
+			size = 4 + int(binary.BigEndian.Uint32(in))
+		}
+		for ; n >= 2*size; n -= size { // pipelined: answer each
+			copy(out[4:8], in[8:12])
+			if _, err := c.Write(out); err != nil {
+				return
+			}
+			copy(in, in[size:n])
+		}
+		copy(out[4:8], in[8:12])
+	}
+}
+
+// TestARequestAllocatesLittle holds what one round trip of a Metadata costs
+// beyond the response that the caller gets.
+func TestARequestAllocatesLittle(t *testing.T) {
+	b := newBroker(t, canned)
+	p := newPeer(t, b.addr(), &Config{})
+	c := metadata("mark")
+	do := func() {
+		if _, err := p.Lane(General).Do(context.Background(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do()
+	runtime.GC()
+	// The response, its cluster id: two. What the race detector or the
+	// scheduler add from time to time is below one.
+	if n := testing.AllocsPerRun(2000, do); n > 3 {
+		t.Errorf("%v allocations for one request", n)
+	}
+}
+
+func BenchmarkMetadataClosedLoop(b *testing.B) {
+	br := newBroker(b, canned)
+	p := newPeer(b, br.addr(), &Config{})
+	c := metadata("mark")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := p.Lane(General).Do(context.Background(), c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkPingPong is what the same bytes cost without a client.
+func BenchmarkPingPong(b *testing.B) {
+	br := newBroker(b, canned)
+	c, err := net.Dial("tcp", br.addr())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	buf := make([]byte, 1<<16)
+	round := func(frame []byte) {
+		if _, err := c.Write(frame); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := c.Read(buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+	hello, meta := kmsg.NewPtrApiVersionsRequest(), metadata("mark").Req
+	hello.SetVersion(3)
+	meta.SetVersion(12)
+	f := kmsg.NewRequestFormatter(kmsg.FormatterClientID("ottla"))
+	round(f.AppendRequest(nil, hello, 0))
+	frame := f.AppendRequest(nil, meta, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		round(frame)
+	}
+}
+
+func BenchmarkMetadataPipelined(b *testing.B) {
+	br := newBroker(b, (*brokerConn).echo)
+	p := newPeer(b, br.addr(), &Config{})
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	b.RunParallel(func(pb *testing.PB) {
+		c := metadata("mark")
+		for pb.Next() {
+			if _, err := p.Lane(General).Do(context.Background(), c); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
