@@ -94,11 +94,13 @@ func (a *answer) topic(rt *kmsg.FetchResponseTopic, byID bool) *topic {
 func (a *answer) partition(p *part, rp *kmsg.FetchResponseTopicPartition) {
 	m := a.m
 	switch {
-	case p == nil || p.fetch.id == 0:
+	case p == nil || p.fetch.id != a.r.id:
 		m.Counters.Unasked++
 		return
-	case p.fetch.id != a.r.id || p.fetch.gen != p.gen || p.fetch.offset != p.next:
+	case p.fetch.gen != p.gen || p.fetch.offset != p.next:
+		p.fetch = ask{}
 		m.Counters.Outdated++
+		a.moved = true // not the broker's fault: it is asked anew at once
 		return
 	}
 	p.fetch = ask{}

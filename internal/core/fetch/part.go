@@ -141,7 +141,7 @@ func (p *part) wantsList() bool {
 // invalidate makes answers that are on their way void.
 func (p *part) invalidate() {
 	p.gen++
-	p.fetch, p.listed = ask{}, ask{}
+	p.listed = ask{}
 }
 
 // startReset begins to look for a place to go on, as the broker says that the

@@ -23,6 +23,8 @@ type rig struct {
 	now time.Time
 	dec Decoder
 	out []Action // actions that were asked for and not yet looked at
+
+	takeHints bool // as a driver whose cluster takes them
 }
 
 func testConfig() Config {
@@ -92,6 +94,9 @@ func (r *rig) step() {
 		}
 		if n > 1000 {
 			r.t.Fatal("the machine asks for more without end")
+		}
+		if h, ok := a.(*HintAction); ok && r.takeHints {
+			r.m.OnHint(h)
 		}
 		r.out = append(r.out, a)
 	}

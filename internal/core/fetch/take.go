@@ -3,6 +3,7 @@ package fetch
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ottla/ottla/kafka"
@@ -20,8 +21,8 @@ type UnreadableError struct {
 }
 
 func (e *UnreadableError) Error() string {
-	return fmt.Sprintf("ottla: %s cannot be read from offset %d (next offset %d): %v",
-		e.TopicPartition, e.Offset, e.Next, e.Err)
+	return fmt.Sprintf("ottla: %s cannot be read from offset %d (next offset %d): %s",
+		e.TopicPartition, e.Offset, e.Next, strings.TrimPrefix(e.Err.Error(), "ottla: "))
 }
 
 func (e *UnreadableError) Unwrap() error { return e.Err }

@@ -1,0 +1,265 @@
+package fetch
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"pgregory.net/rapid"
+
+	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/record"
+)
+
+// The model: logs of two partitions that do not change, and for each assigned
+// partition the offsets that its reader has to be given next. A random script
+// answers, loses and delays requests, moves leaders, seeks, pauses, takes
+// partitions away; whatever the order, what is handed out continues what was
+// handed out before, without a hole and without a repetition, and in the end
+// everything is.
+
+type modelEntry struct {
+	s       spec
+	wire    []byte
+	visible bool
+}
+
+// modelTopic is the log of a partition: plain batches, a committed and an
+// aborted transaction, in a random order, and gaps.
+func modelTopic(t *rapid.T, name string) (log []modelEntry, aborts [][3]int64) {
+	o := kafka.Offset(0)
+	add := func(s spec, visible bool) {
+		s.base += o
+		s.last += o
+		log = append(log, modelEntry{s, s.build(), visible})
+		o = s.last + 1
+	}
+	for i := range rapid.IntRange(1, 12).Draw(t, name) {
+		pid := kafka.ProducerID(i%2 + 1)
+		switch rapid.IntRange(0, 5).Draw(t, "entry") {
+		case 0:
+			aborts = append(aborts, [3]int64{int64(pid), int64(o), int64(o) + 3})
+			add(tx(pid, 0, 2), false)
+			add(mark(record.Abort, pid, 0), false)
+		case 1:
+			add(tx(pid, 0, 1), true)
+			add(mark(record.Commit, pid, 0), false)
+		case 2:
+			add(spec{last: 3, empty: true}, false)
+		case 3:
+			o += 100
+		default:
+			add(spec{last: kafka.Offset(i % 4), holes: i % 2 * min(1, i%4)}, true)
+		}
+	}
+	return log, aborts
+}
+
+type model struct {
+	t      *rapid.T
+	r      *rig
+	logs   map[int32][]modelEntry
+	aborts map[int32][][3]int64
+	expect map[int32]kafka.Offset // assigned partitions: where their readers are
+	paused map[int32]bool
+	leader map[int32]kafka.NodeID
+}
+
+func (m *model) end(p int32) kafka.Offset {
+	if n := len(m.logs[p]); n > 0 {
+		return m.logs[p][n-1].s.last + 1
+	}
+	return 0
+}
+
+// next is the first visible offset at or above o, and false behind the last.
+func (m *model) next(p int32, o kafka.Offset) (kafka.Offset, bool) {
+	for _, e := range m.logs[p] {
+		if last := e.s.last - kafka.Offset(e.s.holes); e.visible && last >= o {
+			return max(o, e.s.base), true
+		}
+	}
+	return 0, false
+}
+
+func (m *model) info() TopicInfo {
+	ti := info("t", m.leader[0], m.leader[1])
+	for p := range ti.Partitions {
+		ti.Partitions[p].Epoch = kafka.LeaderEpoch(m.leader[int32(p)])
+	}
+	return ti
+}
+
+// serve answers one partition of a Fetch.
+func (m *model) serve(rp kmsg.FetchRequestTopicPartition) partAnswer {
+	p := rp.Partition
+	a := partAnswer{p: p, hw: m.end(p), lso: m.end(p)}
+	switch rapid.IntRange(0, 9).Draw(m.t, "serve") {
+	case 0:
+		a.code = rapid.SampledFrom([]int16{5, 6, 7, 74, 75, 78}).Draw(m.t, "code")
+		return a
+	case 1:
+		return a
+	}
+	at := kafka.Offset(rp.FetchOffset)
+	first := slices.IndexFunc(m.logs[p], func(e modelEntry) bool { return e.s.last >= at })
+	if first < 0 {
+		return a
+	}
+	end := min(first+rapid.IntRange(1, 5).Draw(m.t, "batches"), len(m.logs[p]))
+	for _, e := range m.logs[p][first:end] {
+		a.data = append(a.data, e.wire...)
+	}
+	if end < len(m.logs[p]) {
+		cut := m.logs[p][end].wire
+		a.data = append(a.data, cut[:rapid.IntRange(0, len(cut)-1).Draw(m.t, "cut")]...)
+	}
+	for _, ab := range m.aborts[p] { // those that reach into the answer, as a broker lists them
+		if ab[2] >= int64(m.logs[p][first].s.base) {
+			a.aborted = append(a.aborted, abortedList(ab[0], ab[1])...)
+		}
+	}
+	slices.Reverse(a.aborted)
+	return a
+}
+
+func (m *model) answer() {
+	f, ok := maybe[*FetchAction](m.r)
+	if !ok {
+		return
+	}
+	switch rapid.IntRange(0, 9).Draw(m.t, "outcome") {
+	case 0:
+		m.r.m.OnFetch(m.r.now, f.ID, nil, io.EOF)
+	default:
+		var parts []partAnswer
+		for _, rp := range f.Req.Topics[0].Partitions {
+			parts = append(parts, m.serve(rp))
+		}
+		m.r.m.OnFetch(m.r.now, f.ID, fetchAnswer("t", parts...), nil)
+	}
+	m.r.step()
+}
+
+func (m *model) poll() {
+	recs, ok := m.r.pollOne()
+	m.r.step()
+	if !ok {
+		return
+	}
+	for _, g := range recs {
+		p := g.tp.Partition
+		at, assigned := m.expect[p]
+		want, more := m.next(p, at)
+		if !assigned || m.paused[p] || !more || g.o != want {
+			m.t.Fatalf("%s: offset %d was handed out, want %d (assigned %v, paused %v)", g.tp, g.o, want, assigned, m.paused[p])
+		}
+		m.expect[p] = g.o + 1
+	}
+}
+
+func (m *model) drawn() int32 { return rapid.Int32Range(0, 1).Draw(m.t, "partition") }
+
+func (m *model) seek() {
+	p := m.drawn()
+	to := kafka.Offset(rapid.Int64Range(0, int64(m.end(p))).Draw(m.t, "offset"))
+	if m.r.m.Seek(tp("t", p), AtOffset(to)) {
+		m.expect[p] = to
+	}
+	m.r.step()
+}
+
+func (m *model) pause() {
+	p, on := m.drawn(), rapid.Bool().Draw(m.t, "paused")
+	if m.r.m.Pause(tp("t", p), on) {
+		m.paused[p] = on
+	}
+	m.r.step()
+}
+
+func (m *model) reassign() {
+	p := m.drawn()
+	if _, ok := m.expect[p]; ok {
+		m.r.m.Remove([]kafka.TopicPartition{tp("t", p)})
+		delete(m.expect, p)
+		delete(m.paused, p)
+	} else {
+		m.r.m.Add(map[kafka.TopicPartition]Start{tp("t", p): AtOffset(0)})
+		m.expect[p] = 0
+	}
+	m.r.step()
+}
+
+func (m *model) move() {
+	m.leader[m.drawn()] += 1
+	m.r.m.OnTopic(m.r.now, "t", m.info())
+	m.r.step()
+}
+
+func (m *model) lookup() {
+	if l, ok := maybe[*LookupAction](m.r); ok {
+		m.r.m.OnTopic(m.r.now, l.Topic, m.info())
+		m.r.step()
+	}
+}
+
+func (m *model) pass() {
+	if !m.r.m.Deadline(m.r.now).IsZero() {
+		m.r.wait()
+	}
+}
+
+func TestF7F14F15F47AnyScriptHandsEverythingOutOnceAndInOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := testConfig()
+		cfg.Budget = 4000
+		cfg.MaxBytes, cfg.PartitionMaxBytes = 2000, 500
+		m := &model{
+			t: rt, r: newRig(t, cfg), logs: map[int32][]modelEntry{}, aborts: map[int32][][3]int64{},
+			expect: map[int32]kafka.Offset{}, paused: map[int32]bool{}, leader: map[int32]kafka.NodeID{0: 1, 1: 2},
+		}
+		for p := range int32(2) {
+			m.logs[p], m.aborts[p] = modelTopic(rt, fmt.Sprint("log ", p))
+		}
+		m.reassign()
+		rt.Repeat(map[string]func(*rapid.T){
+			"answer": func(*rapid.T) { m.answer() }, "answer again": func(*rapid.T) { m.answer() },
+			"poll": func(*rapid.T) { m.poll() }, "poll again": func(*rapid.T) { m.poll() },
+			"lookup": func(*rapid.T) { m.lookup() }, "pass": func(*rapid.T) { m.pass() },
+			"seek": func(*rapid.T) { m.seek() }, "pause": func(*rapid.T) { m.pause() },
+			"reassign": func(*rapid.T) { m.reassign() }, "move": func(*rapid.T) { m.move() },
+		})
+		m.finish()
+	})
+}
+
+// finish lets everything come to its end: all that is left must be handed out.
+func (m *model) finish() {
+	for p := range m.paused {
+		m.r.m.Pause(tp("t", p), false)
+	}
+	clear(m.paused)
+	m.r.step()
+	began := m.r.now
+	for n := 0; ; n++ {
+		left := 0
+		for p, o := range m.expect {
+			if _, more := m.next(p, o); more {
+				left++
+			}
+		}
+		if left == 0 {
+			return
+		}
+		if n > 3000 || m.r.now.Sub(began) > time.Hour {
+			m.t.Fatalf("%d partitions come to no end: %v", left, m.expect)
+		}
+		m.lookup()
+		m.answer()
+		m.poll()
+		m.pass()
+	}
+}

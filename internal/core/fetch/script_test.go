@@ -1,0 +1,273 @@
+package fetch
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/record"
+)
+
+var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
+
+// Transcripts: each line that begins with > is a command, the lines behind it
+// are what the machine asked for, handed out and told. -update rewrites them.
+//
+//	> assign t-0=earliest t-1=@5       > topic t 1 2          leaders
+//	> topicerr t 3                     > wait                 to the deadline
+//	> fetch 1 t-0 hw=9 lso=9 aborted=7@0 data=0-3,tx7:4-5,abort7@6
+//	> fetcherr 1                       > list 1 t-0=42 code=0
+//	> seek t-0=latest                  > pause t-0            > resume t-0
+//	> remove t-0                       > poll
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	for _, f := range files {
+		t.Run(filepath.Base(f), func(t *testing.T) {
+			want, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := play(t, string(want))
+			if *update {
+				if err := os.WriteFile(f, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("the transcript differs:\n%s", got)
+			}
+		})
+	}
+}
+
+// script is a rig that writes down what happens.
+type script struct {
+	*rig
+	out    bytes.Buffer
+	began  time.Time
+	fetchs map[string]*FetchAction // by broker
+	lists  map[string]*ListAction
+}
+
+func play(t *testing.T, text string) []byte {
+	s := &script{rig: newRig(t, testConfig()), fetchs: map[string]*FetchAction{}, lists: map[string]*ListAction{}}
+	s.began, s.takeHints = s.now, true
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "> "):
+			fmt.Fprintln(&s.out, line)
+			f := strings.Fields(line[2:])
+			s.command(f[0], f[1:])
+			s.step()
+			s.tell()
+		case line == "" || strings.HasPrefix(line, "#"):
+			fmt.Fprintln(&s.out, line)
+		}
+	}
+	return s.out.Bytes()
+}
+
+func (s *script) command(name string, args []string) {
+	switch name {
+	case "assign":
+		at := map[kafka.TopicPartition]Start{}
+		for _, a := range args {
+			tp, start, _ := strings.Cut(a, "=")
+			at[s.tp(tp)] = s.start(start)
+		}
+		s.m.Assign(at)
+	case "topic":
+		var leaders []kafka.NodeID
+		for _, a := range args[1:] {
+			leaders = append(leaders, kafka.NodeID(s.number(a)))
+		}
+		s.m.OnTopic(s.now, args[0], info(args[0], leaders...))
+	case "topicerr":
+		code := int16(s.number(args[1]))
+		s.m.OnTopicError(s.now, args[0], code, kafka.CodeError(code, nil))
+	case "fetch", "fetcherr", "list":
+		s.answer(name, args[0], args[1:])
+	case "seek":
+		tp, start, _ := strings.Cut(args[0], "=")
+		s.m.Seek(s.tp(tp), s.start(start))
+	case "pause", "resume":
+		s.m.Pause(s.tp(args[0]), name == "pause")
+	case "remove":
+		s.m.Remove([]kafka.TopicPartition{s.tp(args[0])})
+	case "poll":
+		for _, g := range s.rig.poll() {
+			fmt.Fprintf(&s.out, "record %s %d\n", g.tp, g.o)
+		}
+	case "wait":
+		if s.m.Deadline(s.now).IsZero() {
+			s.t.Fatalf("nothing to wait for:\n%s", s.out.String())
+		}
+		s.now = s.m.Deadline(s.now)
+		fmt.Fprintf(&s.out, "at %v\n", s.now.Sub(s.began).Round(time.Millisecond))
+	default:
+		s.t.Fatalf("unknown command %q", name)
+	}
+}
+
+func (s *script) answer(name, broker string, args []string) {
+	if name == "list" && s.lists[broker] == nil || name != "list" && s.fetchs[broker] == nil {
+		s.t.Fatalf("broker %s was asked nothing:\n%s", broker, s.out.String())
+	}
+	switch name {
+	case "fetcherr":
+		s.m.OnFetch(s.now, s.fetchs[broker].ID, nil, errors.New("connection lost"))
+	case "list":
+		tp, o, _ := strings.Cut(args[0], "=")
+		resp := listResponse(kafka.Offset(s.number(o)), int16(s.option(args, "code")))
+		resp.Topics[0].Topic, resp.Topics[0].Partitions[0].Partition = s.tp(tp).Topic, s.tp(tp).Partition
+		s.m.OnList(s.now, s.lists[broker].ID, resp, nil)
+	case "fetch":
+		a := partAnswer{hw: -1, lso: -1}
+		var topic string
+		if len(args) > 0 {
+			tp := s.tp(args[0])
+			topic, a.p = tp.Topic, tp.Partition
+			a.hw, a.lso = kafka.Offset(s.option(args, "hw")), kafka.Offset(s.option(args, "lso"))
+			a.code = int16(s.option(args, "code"))
+			a.leader, a.epoch = kafka.NodeID(s.option(args, "leader")), kafka.LeaderEpoch(s.option(args, "epoch"))
+			for _, ab := range s.list(args, "aborted") {
+				pid, first, _ := strings.Cut(ab, "@")
+				a.aborted = append(a.aborted, abortedList(int64(s.number(pid)), int64(s.number(first)))...)
+			}
+			for _, d := range s.list(args, "data") {
+				a.data = append(a.data, s.batch(d)...)
+			}
+		}
+		s.m.OnFetch(s.now, s.fetchs[broker].ID, fetchAnswer(topic, a), nil)
+	}
+}
+
+// batch reads 0-3, tx7:0-3, abort7@4, commit7@4 and cut:0-3.
+func (s *script) batch(d string) []byte {
+	for kind, marker := range map[string]record.ControlType{"abort": record.Abort, "commit": record.Commit} {
+		if rest, ok := strings.CutPrefix(d, kind); ok {
+			pid, at, _ := strings.Cut(rest, "@")
+			return mark(marker, kafka.ProducerID(s.number(pid)), kafka.Offset(s.number(at))).build()
+		}
+	}
+	var pid int
+	what, span, ok := strings.Cut(d, ":")
+	if !ok {
+		span = what
+	}
+	if rest, isTx := strings.CutPrefix(what, "tx"); isTx {
+		pid = s.number(rest)
+	}
+	lo, hi, _ := strings.Cut(span, "-")
+	b := tx(kafka.ProducerID(pid), kafka.Offset(s.number(lo)), kafka.Offset(s.number(hi))).build()
+	switch what {
+	case "cut":
+		b = b[:len(b)-1]
+	case "bad":
+		b[len(b)-1] ^= 1
+	}
+	return b
+}
+
+func (s *script) tp(text string) kafka.TopicPartition {
+	i := strings.LastIndex(text, "-")
+	return tp(text[:i], int32(s.number(text[i+1:])))
+}
+
+func (s *script) start(text string) Start {
+	switch {
+	case text == "latest":
+		return Latest()
+	case strings.HasPrefix(text, "@"):
+		return AtOffset(kafka.Offset(s.number(text[1:])))
+	case strings.HasPrefix(text, "time"):
+		return AtTime(kafka.Timestamp(s.number(text[4:])))
+	}
+	return Earliest()
+}
+
+func (s *script) number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+func (s *script) text(args []string, key string) (string, bool) {
+	for _, a := range args {
+		if v, ok := strings.CutPrefix(a, key+"="); ok {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+func (s *script) option(args []string, key string) int {
+	if v, ok := s.text(args, key); ok {
+		return s.number(v)
+	}
+	return 0
+}
+
+func (s *script) list(args []string, key string) []string {
+	v, ok := s.text(args, key)
+	if !ok {
+		return nil
+	}
+	return strings.Split(v, ",")
+}
+
+// tell writes down what the machine wants and says.
+func (s *script) tell() {
+	for _, a := range s.rig.out {
+		switch a := a.(type) {
+		case *LookupAction:
+			fmt.Fprintf(&s.out, "lookup %s stale %v\n", a.Topic, a.Stale)
+		case *HintAction:
+			fmt.Fprintf(&s.out, "hint %s leader %d epoch %d\n", a.TopicPartition, a.Leader, a.Epoch)
+		case *ListAction:
+			s.lists[fmt.Sprint(a.Broker)] = a
+			fmt.Fprintf(&s.out, "list at %d, isolation %d:", a.Broker, a.Req.IsolationLevel)
+			for _, rt := range a.Req.Topics {
+				for _, rp := range rt.Partitions {
+					fmt.Fprintf(&s.out, " %s-%d=%d", rt.Topic, rp.Partition, rp.Timestamp)
+				}
+			}
+			fmt.Fprintln(&s.out)
+		case *FetchAction:
+			s.fetchs[fmt.Sprint(a.Broker)] = a
+			fmt.Fprintf(&s.out, "fetch at %d, wait %d ms:", a.Broker, a.Req.MaxWaitMillis)
+			for _, rt := range a.Req.Topics {
+				for _, rp := range rt.Partitions {
+					fmt.Fprintf(&s.out, " %s-%d@%d", rt.Topic, rp.Partition, rp.FetchOffset)
+				}
+			}
+			fmt.Fprintln(&s.out)
+		}
+	}
+	s.rig.out = nil
+	n := s.m.News()
+	for _, r := range n.Resets {
+		fmt.Fprintf(&s.out, "reset %s from %d to %d\n", r.TopicPartition, r.Old, r.New)
+	}
+	if n.Err != nil {
+		fmt.Fprintf(&s.out, "error %v\n", n.Err)
+	}
+	for _, f := range s.m.Failures() {
+		fmt.Fprintf(&s.out, "broker %d failed: %v\n", f.Broker, f.Err)
+	}
+}
