@@ -1,7 +1,9 @@
 package producer
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/ottla/ottla/cluster"
@@ -23,6 +25,7 @@ type actor struct {
 	lookups map[string]*lookup   // running, by topic
 	fresh   map[string]time.Time // until when the layout of a topic may be used
 	watch   watch
+	piped   int64 // bytes of batches that are closed and have no result
 }
 
 // flush is a caller of Flush with the batches it waits for.
@@ -109,7 +112,7 @@ func (a *actor) carryOut(now time.Time) {
 			}
 			a.ask(act.Partition)
 		case produce.Finish:
-			a.finish(act)
+			a.finish(now, act)
 		}
 	}
 }
@@ -117,12 +120,12 @@ func (a *actor) carryOut(now time.Time) {
 func (a *actor) onOpened(now time.Time, b *batch) {
 	a.live[b.id] = b
 	a.m.OnOpened(now, b.tp)
-	if a.p.budget.waiting.Load() > 0 { // others wait for the room it takes
-		a.m.OnFlushPartition(now, b.tp)
-	}
+	a.onPressure(now)
 }
 
 func (a *actor) onClosed(now time.Time, b *batch) {
+	b.closed = true
+	a.piped += b.room
 	a.m.OnBatch(now, produce.Batch{ID: b.id, Partition: b.tp, Count: int32(b.builder.Count()), Since: b.since})
 }
 
@@ -151,7 +154,7 @@ func (a *actor) onSealed(now time.Time, b *batch) {
 }
 
 // finish publishes the result of a batch, unless its records went elsewhere.
-func (a *actor) finish(act produce.Finish) {
+func (a *actor) finish(now time.Time, act produce.Finish) {
 	b := a.live[act.Batch]
 	if b.tp.Partition == produce.WaitingArea && !b.part.topic.withdraw(b) {
 		return // it is being placed, and lives on in its partitions
@@ -159,7 +162,11 @@ func (a *actor) finish(act produce.Finish) {
 	delete(a.live, b.id)
 	b.part.queued.Add(-1)
 	b.finish(act.Outcome)
+	if b.closed {
+		a.piped -= b.room
+	}
 	a.p.budget.give(b.room)
+	a.onPressure(now)
 	if b.sealed || b.tp.Partition == produce.WaitingArea || act.Outcome.Free {
 		a.release(b, act.Outcome.Free)
 	}
@@ -209,11 +216,51 @@ func (a *actor) onFlush(now time.Time, done chan struct{}) {
 	a.m.OnFlush(now)
 }
 
-// onPressure closes every open batch, since callers wait for room.
+// onPressure sees to it that callers who wait for room get it.
 func (a *actor) onPressure(now time.Time) {
 	if a.p.budget.waiting.Load() > 0 {
-		a.m.OnFlush(now)
+		a.relieve(now)
 	}
+}
+
+// relieve ends the linger of the fullest open batches, unless enough is on its
+// way already: what is on its way will give room, and the open batches fill
+// meanwhile. Closing them all would make batches of one record each.
+func (a *actor) relieve(now time.Time) {
+	enough := a.p.budget.limit / 4
+	if a.piped >= enough {
+		return
+	}
+	coming := a.piped
+	for _, o := range openBatches(a.live) {
+		if coming >= enough {
+			return
+		}
+		a.m.OnFlushPartition(now, o.tp)
+		coming += o.size
+	}
+}
+
+type openBatch struct {
+	tp   kafka.TopicPartition
+	size int64
+}
+
+// openBatches is those of the batches that can be closed, the fullest first.
+func openBatches(live map[produce.BatchID]*batch) []openBatch {
+	var open []openBatch
+	for _, b := range live {
+		if b.closed || b.tp.Partition == produce.WaitingArea {
+			continue
+		}
+		b.part.mu.Lock()
+		open = append(open, openBatch{b.tp, b.room})
+		b.part.mu.Unlock()
+	}
+	slices.SortFunc(open, func(x, y openBatch) int {
+		return cmp.Or(cmp.Compare(y.size, x.size), x.tp.Compare(y.tp))
+	})
+	return open
 }
 
 // onHurry ends the linger of the batches that somebody waits for.
@@ -261,7 +308,7 @@ func (a *actor) close(cause error) {
 			break
 		}
 		if fin, ok := act.(produce.Finish); ok {
-			a.finish(fin)
+			a.finish(now, fin)
 		}
 	}
 	for _, f := range a.flushes {

@@ -155,3 +155,68 @@ func TestP30TryAppendNeverWaits(t *testing.T) {
 		}
 	})
 }
+
+// Closing every open batch as soon as somebody waits makes this fail: the
+// batches then have one record each. Never closing any makes it take as long
+// as linger.
+func TestP28P30R11AFullBufferMakesFullBatches(t *testing.T) {
+	for _, partitions := range []int32{1, 3, 12} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, partitions)
+			p := begin(t, f, Config{BufferBytes: 1 << 20, BatchBytes: 64 << 10, Linger: 10 * time.Second, Compression: Uncompressed})
+			var wg sync.WaitGroup
+			for g := range 100 {
+				wg.Go(func() {
+					rng := rand.New(rand.NewPCG(5, uint64(g)))
+					for range 100 {
+						_, err := p.Append(t.Context(), kafka.Record{Topic: "t", Key: []byte{byte(rng.IntN(50))}, Value: make([]byte, rng.IntN(2000))})
+						if err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if d := time.Since(start0); d > 5*time.Second {
+				t.Errorf("%d partitions: took %v", partitions, d)
+			}
+			if err := p.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			batches, size := 0, 0
+			for _, l := range f.logs {
+				for _, b := range l.batches {
+					batches++
+					size += b.Size()
+				}
+			}
+			if fill := float64(size) / float64(batches) / (64 << 10); fill < 0.8 {
+				t.Errorf("%d partitions: batches are %.0f %% full", partitions, 100*fill)
+			}
+		})
+	}
+}
+
+// A buffer held by a partition that goes nowhere must not stop the others for
+// longer than linger.
+func TestP30AStuckPartitionLeavesRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 2)
+		f.lead(t0, kafka.NoNode)
+		p := begin(t, f, Config{BufferBytes: 100_000, BatchBytes: 10_000, Linger: time.Second, Partitioner: Manual, Compression: Uncompressed})
+		for range 40 {
+			if _, err := p.Append(t.Context(), kafka.Record{Topic: "t", Partition: 0, Value: make([]byte, 1000)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		for range 500 {
+			if _, err := p.Append(t.Context(), kafka.Record{Topic: "t", Partition: 1, Value: make([]byte, 1000)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := time.Since(began); d > 5*time.Second {
+			t.Errorf("took %v beside a partition without leader", d)
+		}
+	})
+}

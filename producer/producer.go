@@ -241,10 +241,10 @@ func (p *Producer) topic(name string) (*topic, error) {
 var errNoTopic error = notDone("ottla: the record names no topic")
 
 // waitForRoom waits for n bytes of the buffer, unless ctx says not to. Open
-// batches are closed, since nothing else would make room.
+// batches may have to be closed, if nothing else makes room.
 func (p *Producer) waitForRoom(ctx context.Context, n int64, tp *kafka.TopicPartition) error {
 	if ctx == (noWait{}) {
-		p.post(func(a *actor, now time.Time) { a.m.OnFlush(now) })
+		p.post((*actor).relieve)
 		return kafka.ErrBufferFull
 	}
 	w, err := p.budget.join(n)
