@@ -38,17 +38,7 @@ func (c *Cluster) CloseAfter(id kafka.NodeID, d Direction, n int64) {
 // CloseConnections closes every open connection of a broker and says how many
 // there were.
 func (c *Cluster) CloseConnections(id kafka.NodeID) int {
-	b := c.nodes.must(id)
-	b.mu.Lock()
-	var open []*conn
-	for o := range b.conns {
-		open = append(open, o)
-	}
-	b.mu.Unlock()
-	for _, o := range open {
-		o.m.Close()
-	}
-	return len(open)
+	return c.nodes.must(id).closeConns()
 }
 
 // Hang stops a broker from reading and answering, on open and new connections,

@@ -122,17 +122,23 @@ func (n *node) stop() {
 	n.mu.Lock()
 	l := n.front
 	n.front = nil
-	var open []*conn
-	for c := range n.conns {
-		open = append(open, c)
-	}
 	n.mu.Unlock()
 	if l != nil {
 		l.Close()
 	}
-	for _, c := range open {
+	n.closeConns()
+}
+
+// closeConns closes every connection and says how many there were.
+func (n *node) closeConns() int {
+	n.mu.Lock()
+	open := n.conns
+	n.conns = map[*conn]struct{}{}
+	n.mu.Unlock()
+	for c := range open {
 		c.m.Close()
 	}
+	return len(open)
 }
 
 func (n *node) running() bool {
