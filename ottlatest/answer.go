@@ -30,14 +30,10 @@ func (c *Cluster) onRequest(from *conn, r frame.Request, req kmsg.Request) {
 		At: time.Now(), Node: from.n.id, Conn: from.num, ClientID: r.ClientID,
 		Key: r.Key, Version: r.Version, Body: req,
 	})
-	if md, ok := req.(*kmsg.MetadataRequest); ok && md.AllowAutoTopicCreation && c.cfg.AutoCreate && from.mayAsk() {
+	if md, ok := req.(*kmsg.MetadataRequest); ok && md.AllowAutoTopicCreation && c.cfg.AutoCreate && from.trusted() {
 		placer{c}.createMissing(md)
 	}
 }
-
-// mayAsk reports whether the connection needs no login: only then may its
-// requests have effects before kfake has looked at them.
-func (c *conn) mayAsk() bool { return len(c.n.c.cfg.Users) == 0 }
 
 // onAnswer sees kfake's answer to a before the client does, and returns the
 // bytes to send.

@@ -39,8 +39,9 @@ type Cluster struct {
 	ops      sync.WaitGroup // calls into kfake, which must not outlive it
 	tasks    sync.WaitGroup // accept loops
 
-	mu     sync.Mutex
-	closed bool
+	mu      sync.Mutex
+	closed  bool
+	clients uint64 // calls of ClientConfig
 }
 
 // New starts a cluster for a test, which it fails if that is not possible,

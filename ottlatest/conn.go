@@ -21,13 +21,14 @@ type conn struct {
 	n        *node
 	m        *meter
 	num      int    // nth connection of the node
-	buf      []byte // of the frame being read
+	buf      []byte // re-used for frames
 	prefix   [4]byte
 	in       []byte // rest of prefix or frame that kfake has not read
 	rest     []byte // frame behind the prefix
 
 	mu    sync.Mutex
 	asked []asked // requests without an answer, oldest first
+	known bool    // kfake has answered a request that needs a login
 }
 
 // asked is what must be known of a request to read its answer.
@@ -63,7 +64,9 @@ func (c *conn) next() error {
 	if err != nil {
 		return err
 	}
-	c.buf = raw
+	if c.n.c.cfg.Journal <= 0 {
+		c.buf = raw // else the journal keeps what aliases it
+	}
 	r, err := frame.Parse(raw)
 	if err != nil {
 		return err
@@ -85,6 +88,14 @@ func (c *conn) next() error {
 	return nil
 }
 
+// trusted reports whether requests of the connection may have effects before
+// kfake has looked at them: nobody has to log in, or the client has.
+func (c *conn) trusted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known || len(c.n.c.cfg.Users) == 0
+}
+
 // answered takes the request with that correlation id, and all before it,
 // off the list.
 func (c *conn) answered(correlation int32) (asked, bool) {
@@ -95,6 +106,11 @@ func (c *conn) answered(correlation int32) (asked, bool) {
 		return asked{}, false
 	}
 	a := c.asked[i]
+	switch kmsg.Key(a.key) {
+	case kmsg.SASLHandshake, kmsg.SASLAuthenticate, kmsg.ApiVersions:
+	default:
+		c.known = true
+	}
 	c.asked = slices.Delete(c.asked, 0, i+1)
 	return a, true
 }

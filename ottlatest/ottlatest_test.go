@@ -1,10 +1,14 @@
 package ottlatest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"runtime"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -308,7 +312,7 @@ func TestAStoppedBrokerRefusesAndItsLeadersMove(t *testing.T) {
 
 func TestJournalTellsWhatWasAccepted(t *testing.T) {
 	everywhere(t, Config{Topics: map[string]int{"t": 1}, Journal: 5}, func(t *testing.T, c *Cluster) {
-		cl := peer(t, c, kgo.ClientID("me"))
+		cl := peer(t, c, kgo.ClientID("me"), kgo.ProducerBatchCompression(kgo.NoCompression()))
 		for i := range 20 {
 			produce(t, cl, "t", 0, fmt.Sprint(i))
 		}
@@ -319,6 +323,12 @@ func TestJournalTellsWhatWasAccepted(t *testing.T) {
 		last := log[4]
 		if last.Key != 0 || last.ClientID != "me" || last.Node != 0 || last.Body.(*kmsg.ProduceRequest).Topics == nil {
 			t.Errorf("%+v", last)
+		}
+		for i, r := range log {
+			got := r.Body.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records
+			if want := fmt.Sprint(15 + i); !bytes.Contains(got, []byte(want)) {
+				t.Errorf("entry %d does not hold its record %s: %q", i, want, got)
+			}
 		}
 		if len(c.Journal(99)) != 0 {
 			t.Error("the filter lets everything through")
@@ -379,4 +389,57 @@ func TestClosedClusterAnswersErrClosed(t *testing.T) {
 	if c.Leader("t", 0) != kafka.NoNode {
 		t.Error("a closed cluster has leaders")
 	}
+}
+
+func TestFixedPortsAreKept(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := free.Addr().(*net.TCPAddr).Port
+	if _, err := Start(Config{Brokers: 1, Port: port}); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a taken port: %v", err)
+	}
+	free.Close()
+	c := New(t, Config{Brokers: 1, Port: port})
+	want := fmt.Sprint("127.0.0.1:", port)
+	if got := c.Bootstrap(); len(got) != 1 || got[0] != want {
+		t.Errorf("listens on %v, want %s", got, want)
+	}
+	if err := c.StopBroker(0); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp", want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartBroker(0); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("started on a taken port: %v", err)
+	}
+	taken.Close()
+	if err := c.StartBroker(0); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseLeavesNoGoroutine(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 3 {
+		c, err := Start(Config{Topics: map[string]int{"t": 3}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cl := peer(t, c)
+		produce(t, cl, "t", 1, "x")
+		cl.Close()
+		c.Close()
+	}
+	for range 500 { // kfake's goroutines end by themselves
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	buf := make([]byte, 1<<16)
+	t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ottla/ottla/kafka"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl"
@@ -124,5 +125,27 @@ func TestARefusedLoginIsAnswered(t *testing.T) {
 		if _, err := exchange(nc, kmsg.NewPtrApiVersionsRequest()); err == nil {
 			t.Error("the connection stays open")
 		}
+	})
+}
+
+func TestOnlyWhoLoggedInCreatesTopics(t *testing.T) {
+	everywhere(t, Config{AutoCreate: true, DefaultPartitions: 4, Users: []User{{"PLAIN", "ann", "1"}}}, func(t *testing.T, c *Cluster) {
+		nc, err := c.Dial(t.Context(), "tcp", c.Bootstrap()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		md := kmsg.NewPtrMetadataRequest()
+		md.Version, md.AllowAutoTopicCreation = 9, true
+		md.Topics = []kmsg.MetadataRequestTopic{{Topic: kmsg.StringPtr("t")}}
+		if _, err := exchange(nc, md); err == nil || c.Leader("t", 0) != kafka.NoNode {
+			t.Errorf("a stranger is served (%v) or made a topic", err)
+		}
+		cl := peer(t, c, kgo.AllowAutoTopicCreation(), kgo.SASL(plain.Auth{User: "ann", Pass: "1"}.AsMechanism()))
+		if err := cl.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		produce(t, cl, "t", 3, "x")
+		wantLog(t, c, "t", 3, "x")
 	})
 }

@@ -392,3 +392,20 @@ func TestLargeTransferOutsideABubble(t *testing.T) {
 		t.Fatalf("%d of %d bytes, %v", len(got), len(data), err)
 	}
 }
+
+func TestTheEndTakesItsTimeToArrive(t *testing.T) {
+	for name, end := range map[string]func(*Conn){"close": func(c *Conn) { c.Close() }, "reset": (*Conn).Reset} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, n *Network) {
+				n.SetLinkLatency("client", "b1", 5*time.Millisecond)
+				c, s := pair(t, n)
+				start := time.Now()
+				end(s)
+				readErr(c)
+				if d := time.Since(start); d < 5*time.Millisecond || d > 6*time.Millisecond {
+					t.Errorf("the end arrived after %v", d)
+				}
+			})
+		})
+	}
+}

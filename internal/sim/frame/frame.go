@@ -117,8 +117,8 @@ func skipTags(b []byte) ([]byte, bool) {
 	return b, true
 }
 
-// Decode decodes the body at the request's version into memory of its own.
-// An unknown key, a negative version or a body that does not parse is an
+// Decode decodes the body at the request's version. Byte fields of the result
+// alias the body, strings do not. An unknown key, a negative version or a body that does not parse is an
 // ErrFrame.
 func (r Request) Decode() (kmsg.Request, error) {
 	req := kmsg.RequestForKey(r.Key)
