@@ -199,3 +199,30 @@ func TestKafkaK10B046ARecreatedTopicIsToldAndFollowed(t *testing.T) {
 		t.Errorf("after: %+v, %v", again, err)
 	}
 }
+
+// TestKafkaR34TheFirstUseOfGroupsAndTransactionsIsPatient meets the three
+// errors of coordinators that do not exist yet.
+func TestKafkaR34TheFirstUseOfGroupsAndTransactionsIsPatient(t *testing.T) {
+	cold := realkafka.Start(t, realkafka.Options{Cold: true})
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	c, err := Connect(ctx, Config{Bootstrap: []string{cold.Bootstrap()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	of := kmsg.NewPtrOffsetFetchRequest()
+	of.Group = "first"
+	resp, err := c.Request(ctx, of)
+	if err != nil || resp.(*kmsg.OffsetFetchResponse).ErrorCode != 0 {
+		t.Errorf("offsets of a group: %+v, %v", resp, err)
+	}
+	init := kmsg.NewPtrInitProducerIDRequest()
+	init.TransactionalID, init.TransactionTimeoutMillis = kmsg.StringPtr("first"), 10_000
+	init.ProducerID, init.ProducerEpoch = -1, -1
+	resp, err = c.Request(ctx, init)
+	if err != nil || resp.(*kmsg.InitProducerIDResponse).ErrorCode != 0 {
+		t.Errorf("a transactional producer: %+v, %v", resp, err)
+	}
+	t.Logf("%d retries, %d look-ups", c.Stats().Retries, c.Stats().CoordinatorLooks)
+}

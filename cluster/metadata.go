@@ -66,8 +66,10 @@ func (s *state) sendRefresh(r meta.Refresh) {
 	s.flights++
 	s.c.counts.refreshes.Add(1)
 	began := s.now
+	can := s.c.candidates(r.Avoid)
+	can.Spread = r.Doubt
 	s.ask(&ask{
-		walk: meta.NewWalk(s.c.candidates(r.Avoid), s.c.rand.derive()),
+		walk: meta.NewWalk(can, s.c.rand.derive()),
 		make: func() (kmsg.Request, int16) { return metadataRequest(r), 1 },
 		judge: func(addr string, resp kmsg.Response) error {
 			return s.judge(addr, resp.(*kmsg.MetadataResponse))

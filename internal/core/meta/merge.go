@@ -263,7 +263,7 @@ func (m *Map) settle(now time.Time, f *Refresh, seen map[string]bool) {
 
 // lacking reports whether the topic is missing or a partition has no leader.
 func (t *topicState) lacking() bool {
-	if t.topic == nil || !t.missing.IsZero() || len(t.topic.Partitions) == 0 || len(t.lower) > 0 || t.fewer != nil {
+	if t.topic == nil || !t.missing.IsZero() || len(t.topic.Partitions) == 0 || t.inDoubt() {
 		return true
 	}
 	return slices.ContainsFunc(t.topic.Partitions, func(p Partition) bool { return p.Leader == kafka.NoNode })

@@ -11,7 +11,8 @@ type Refresh struct {
 	Topics []string // sorted
 	Create bool     // let the broker create those that do not exist
 	Forced bool     // something known turned out wrong
-	Avoid  []string // addresses to ask last: their answers are in doubt
+	Avoid  []string // addresses that answered lately: others are to be asked first
+	Doubt  bool     // answers contradict what is known: ask a broker that has not answered, even if that takes a new connection
 }
 
 // Need says how a topic is wanted.
@@ -162,6 +163,7 @@ func (m *Map) Next(now time.Time) (Refresh, bool) {
 		if t.want != nil && t.want.forced {
 			r.Forced = true
 		}
+		r.Doubt = r.Doubt || t.inDoubt()
 		t.sent(now)
 	}
 	r.Topics = due

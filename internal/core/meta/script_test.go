@@ -124,7 +124,11 @@ func (s *script) run(line string) string {
 		if !ok {
 			return fmt.Sprintf("nothing; deadline %s\n", s.at(s.m.Deadline()))
 		}
-		return fmt.Sprintf("refresh %v create=%v forced=%v avoid=%v\n", r.Topics, r.Create, r.Forced, r.Avoid)
+		doubt := ""
+		if r.Doubt {
+			doubt = " doubt"
+		}
+		return fmt.Sprintf("refresh %v create=%v forced=%v avoid=%v%s\n", r.Topics, r.Create, r.Forced, r.Avoid, doubt)
 	case "answer":
 		v, err := s.m.OnAnswer(s.now, f[1], parseAnswer(s.t, f[2:]))
 		return fmt.Sprintf("verdict %d%s\n", v, suffix(err)) + s.events()

@@ -19,6 +19,7 @@ type suspect struct {
 
 // again notes one more answer and reports whether the step back is real:
 // three answers agree, from different brokers as far as there are several.
+// Where brokers are listed that do not answer, ten answers of two brokers do.
 func (s *suspect) again(addr string, value int64, brokers int) bool {
 	if s.value != value {
 		*s = suspect{value: value}
@@ -27,10 +28,17 @@ func (s *suspect) again(addr string, value int64, brokers int) bool {
 	if !slices.Contains(s.sources, addr) {
 		s.sources = append(s.sources, addr)
 	}
-	return s.times >= suspectAnswers && len(s.sources) >= min(suspectAnswers, brokers)
+	return s.times >= suspectAnswers && len(s.sources) >= min(suspectAnswers, brokers) ||
+		s.times >= suspectLong && len(s.sources) >= 2
 }
 
-const suspectAnswers = 3
+const (
+	suspectAnswers = 3
+	suspectLong    = 10
+)
+
+// inDoubt reports whether answers show a step back that is not accepted yet.
+func (t *topicState) inDoubt() bool { return len(t.lower) > 0 || t.fewer != nil }
 
 // accepts reports whether a lower leader epoch of a partition is to be
 // believed.

@@ -11,6 +11,7 @@ type Candidates struct {
 	Known     []string // of the brokers of the map
 	Bootstrap []string
 	Avoid     []string // asked last within their kind, in this order
+	Spread    bool     // take open and known addresses as one kind
 }
 
 // Walk goes over addresses, each once: those that are open, then known
@@ -24,7 +25,11 @@ type Walk struct {
 // NewWalk plans a walk.
 func NewWalk(c Candidates, rng *rand.Rand) *Walk {
 	w := &Walk{}
-	for _, kind := range [][]string{c.Open, c.Known, c.Bootstrap} {
+	kinds := [][]string{c.Open, c.Known, c.Bootstrap}
+	if c.Spread {
+		kinds = [][]string{slices.Concat(c.Open, c.Known), c.Bootstrap}
+	}
+	for _, kind := range kinds {
 		w.add(kind, c.Avoid, rng)
 	}
 	return w

@@ -62,6 +62,14 @@ func TestK12AddressesInDoubtAreAskedLast(t *testing.T) {
 		if got := drain(w); !slices.Equal(got, []string{"c:1", "b:1", "a:1"}) {
 			t.Errorf("seed %d: %v", seed, got)
 		}
+		c := Candidates{Open: []string{"a:1", "b:1"}, Known: []string{"a:1", "b:1", "c:1"}, Avoid: []string{"b:1", "a:1"}}
+		if got := drain(NewWalk(c, rand.New(rand.NewPCG(seed, 1)))); got[0] != "b:1" || len(got) != 3 {
+			t.Errorf("seed %d: a new connection without need: %v", seed, got)
+		}
+		c.Spread = true
+		if got := drain(NewWalk(c, rand.New(rand.NewPCG(seed, 1)))); !slices.Equal(got, []string{"c:1", "b:1", "a:1"}) {
+			t.Errorf("seed %d: in doubt: %v", seed, got)
+		}
 	}
 }
 
