@@ -202,17 +202,3 @@ func TestC34APlaintextClientOnATLSPort(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
-
-// TestC7NagleIsOffOnTCP reads the option back from the socket.
-func TestC7NagleIsOffOnTCP(t *testing.T) {
-	b := newBroker(t, (*brokerConn).echo)
-	p := newPeer(t, b.addr(), &Config{})
-	ask(t, p.Lane(General), "m")
-	l := p.Lane(General)
-	l.mu.Lock()
-	tcp := l.sock.tcp
-	l.mu.Unlock()
-	if on, err := noDelay(tcp); err != nil || !on {
-		t.Errorf("TCP_NODELAY is %v (%v)", on, err)
-	}
-}

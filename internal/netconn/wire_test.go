@@ -7,26 +7,11 @@ import (
 	"fmt"
 	"net"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
-
-func noDelay(c *net.TCPConn) (bool, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return false, err
-	}
-	var on int
-	var oerr error
-	err = raw.Control(func(fd uintptr) { on, oerr = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_NODELAY) })
-	if err == nil {
-		err = oerr
-	}
-	return on != 0, err
-}
 
 // parts is a Produce whose records stand in buffers of their own.
 type parts struct {
