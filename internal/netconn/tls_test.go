@@ -202,3 +202,28 @@ func TestC34APlaintextClientOnATLSPort(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestB004ATLSHandshakeHasTheDialsDeadline has a listener that never sends a
+// ServerHello, and one that sends half of it; beside it another lane is open
+// (T1).
+func TestB004ATLSHandshakeHasTheDialsDeadline(t *testing.T) {
+	for name, hello := range map[string][]byte{"nothing": nil, "half": {0x16, 3, 3, 0, 0x7a, 2, 0, 0, 0x76, 3, 3, 1, 2, 3}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, &Config{TLS: tlsConfig()}, func(c *brokerConn) {
+				c.Write(hello)
+				c.silence()
+			}, func(t *testing.T, w *world) {
+				var err error
+				d := took(func() { _, err = w.lane(General).Do(context.Background(), metadata("m")) })
+				var te *kafka.TimeoutError
+				if d < 10*time.Second || d > 10*time.Second+fast || !errors.As(err, &te) || te.Phase != kafka.PhaseHandshake || te.Name != "TLS handshake" {
+					t.Errorf("after %v: %v", d, err)
+				}
+				time.Sleep(time.Second)
+				if n := w.net.Open(); n != 0 {
+					t.Errorf("%d connections are left", n)
+				}
+			})
+		})
+	}
+}

@@ -263,3 +263,22 @@ func BenchmarkMetadataPipelined(b *testing.B) {
 		}
 	})
 }
+
+// TestK18AnOpenSocketIsTwoGoroutines counts those of five lanes, without those
+// of the broker, and that none is left after an idle limit.
+func TestK18AnOpenSocketIsTwoGoroutines(t *testing.T) {
+	inWorld(t, nil, (*brokerConn).echo, func(t *testing.T, w *world) {
+		before := runtime.NumGoroutine()
+		for k := range Kind(kinds) {
+			ask(t, w.lane(k), "m")
+		}
+		time.Sleep(time.Second)
+		if n := runtime.NumGoroutine() - before; n != 3*kinds { // the broker has one each
+			t.Errorf("%d goroutines for %d sockets", n, kinds)
+		}
+		time.Sleep(4 * time.Minute)
+		if n := runtime.NumGoroutine() - before; n != 0 {
+			t.Errorf("%d goroutines without a socket", n)
+		}
+	})
+}

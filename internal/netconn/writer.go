@@ -133,6 +133,9 @@ func over(e ending) work {
 	return work{step: stepEnd, end: e}
 }
 
+// fetchKey is the key of Fetch, whose answers get buffers of their own.
+const fetchKey = 1
+
 // encodeLocked encodes c at the version of its request and enters it into the
 // flight of the socket. It runs under the lock, as the caller gets the request
 // back at once when its context ends.
@@ -148,6 +151,9 @@ func (w *writer) encodeLocked(now time.Time, s *socket, c *Call) frame {
 		id = s.flight.OnWritingOneWay(now)
 	} else {
 		p := pending{call: c, resp: c.Req.ResponseKind(), flexible: c.Req.IsFlexible()}
+		if key == fetchKey {
+			p.reserve = 1
+		}
 		if f, ok := c.Req.(*kmsg.FetchRequest); ok {
 			p.reserve = max(int(f.MaxBytes), 1)
 		}
