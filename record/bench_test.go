@@ -140,9 +140,27 @@ func BenchmarkReadKgo(b *testing.B) {
 	}
 }
 
+// BenchmarkWalkHeaders is BenchmarkWalk with two headers on each record.
+func BenchmarkWalkHeaders(b *testing.B) {
+	var bld Builder
+	bld.Limit = 64 << 10
+	headers := []kafka.Header{{Key: "traceparent", Value: []byte("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")}, {Key: "a", Value: []byte("1")}}
+	n := 0
+	for ; bld.Append(kafka.Timestamp(n), []byte("key-0001"), make([]byte, 100), headers); n++ {
+	}
+	wire, _ := bld.Seal(NoProducer, compress.None, nil, 0, nil)
+	batch, _, _ := Next(wire)
+	b.ReportAllocs()
+	walk(b, batch, n)
+}
+
 // BenchmarkWalk is the cost of the iterator alone.
 func BenchmarkWalk(b *testing.B) {
 	batch, n := sampleBatch(100, compress.None)
+	walk(b, batch, n)
+}
+
+func walk(b *testing.B, batch Batch, n int) {
 	payload, _ := batch.Payload(nil, nil, 0)
 	var r Reader
 	var rec kafka.Record

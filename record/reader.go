@@ -59,7 +59,7 @@ func (r *Reader) Next(rec *kafka.Record) bool {
 	if r.left <= 0 {
 		return r.end()
 	}
-	// The short way: numbers of one or two bytes and no headers.
+	// The short way: numbers of one or two bytes.
 	buf := r.buf
 	length, i := short(buf, r.pos)
 	end := i + int(unzig32(length))
@@ -70,7 +70,7 @@ func (r *Reader) Next(rec *kafka.Record) bool {
 	vlen, valueAt := short(buf, keyAt+max(k, 0))
 	v := int(unzig32(vlen))
 	i = valueAt + max(v, 0)
-	if keyAt < 0 || valueAt < 0 || k < -1 || v < -1 || i != end-1 || uint(i) >= uint(len(buf)) || buf[i] != 0 {
+	if keyAt < 0 || valueAt < 0 || k < -1 || v < -1 || i >= end || end > len(buf) {
 		return r.nextLong(rec)
 	}
 	rec.Key, rec.Value, rec.Headers = nil, nil, nil
@@ -79,6 +79,9 @@ func (r *Reader) Next(rec *kafka.Record) bool {
 	}
 	if v >= 0 {
 		rec.Value = buf[valueAt:i:i]
+	}
+	if (buf[i] != 0 || i != end-1) && !r.readHeaders(rec, buf[:end:end], i) {
+		return false
 	}
 	return r.took(rec, end, unzig32(zdelta), unzig64(uint64(time)))
 }
@@ -129,8 +132,11 @@ func (r *Reader) nextLong(rec *kafka.Record) bool {
 
 // field reads a byte string with its length before it. A length of -1 is null.
 func field(b []byte, i int) ([]byte, int) {
-	z, i := uvarint32(b, i)
-	if i < 0 {
+	z, at := short(b, i)
+	if at < 0 {
+		z, at = uvarint32(b, i)
+	}
+	if i = at; i < 0 {
 		return nil, -1
 	}
 	n := int(unzig32(z))

@@ -62,6 +62,7 @@ func TestF22F23WrongRecordsSayWhatIsWrong(t *testing.T) {
 		{"value length -2", plainRecord(0, "\x01\x03\x00"), 1, 0, "value"},
 		{"value length -64", plainRecord(0, "\x01\x7f\x00"), 1, 0, "value"},
 		{"key beyond the record", plainRecord(0, "\x08\x01\x00"), 1, 0, "key"},
+		{"no header count", plainRecord(0, "\x01\x02x"), 1, 0, "number of headers"},
 		{"one header, no bytes", plainRecord(0, "\x01\x01\x02"), 1, 0, "number of headers"},
 		{"10 headers, 8 bytes", plainRecord(0, "\x01\x01\x1412345678"), 1, 0, "number of headers"},
 		{"-1 headers", plainRecord(0, "\x01\x01\x01"), 1, 0, "number of headers"},
