@@ -226,13 +226,13 @@ func (w *world) judge(n int, acknowledged map[string]kafka.Offset, seen map[int3
 func scenario(t *testing.T, seed uint64, among []strike) {
 	t.Helper()
 	inWorld(t, seed, func(ctx context.Context, w *world) {
-		const n = 80
+		const n = 60
 		haunted, read := make(chan struct{}), make(chan map[int32][]kafka.Record, 1)
 		go func() { defer close(haunted); w.haunt(ctx, among) }()
 		go func() { read <- w.consume(ctx, n*keys) }()
 		acknowledged := w.produce(ctx, n)
 		<-haunted
-		if w.struck < 3 {
+		if w.struck < 2 {
 			t.Errorf("only %d strikes", w.struck)
 		}
 		w.judge(n, acknowledged, <-read)
@@ -246,7 +246,7 @@ func TestNothingIsLostDoubledOrReorderedThroughEachFault(t *testing.T) {
 }
 
 func TestNothingIsLostDoubledOrReorderedThroughAllFaults(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { scenario(t, 100+seed, strikes) })
 	}
 }
