@@ -22,8 +22,8 @@ type actor struct {
 	live    map[produce.BatchID]*batch // without a result
 	parts   map[kafka.TopicPartition]*partition
 	flushes []*flush
-	lookups map[string]*lookup   // running, by topic
-	fresh   map[string]time.Time // until when the layout of a topic may be used
+	lookups map[string]*lookup // running, by topic
+	fresh   freshness
 	watch   watch
 	piped   int64 // bytes of batches that are closed and have no result
 }
@@ -43,7 +43,7 @@ func newActor(p *Producer) *actor {
 			Backoff: retry.Backoff{Base: p.cfg.RetryBackoff, Cap: p.cfg.MaxBackoff},
 		}, p.seam.NewRand()),
 		live: map[produce.BatchID]*batch{}, parts: map[kafka.TopicPartition]*partition{},
-		lookups: map[string]*lookup{}, fresh: map[string]time.Time{},
+		lookups: map[string]*lookup{}, fresh: freshness{until: map[string]time.Time{}},
 	}
 }
 
@@ -83,10 +83,8 @@ func (a *actor) run(ctx context.Context) error {
 // deadline is when there is something to do without a message.
 func (a *actor) deadline() time.Time {
 	at := a.m.Deadline()
-	for _, t := range a.fresh {
-		if at.IsZero() || t.Before(at) {
-			at = t
-		}
+	if next := a.fresh.next; at.IsZero() || !next.IsZero() && next.Before(at) {
+		return next
 	}
 	return at
 }

@@ -248,6 +248,10 @@ func (f *fakeCluster) handle(at kafka.NodeID, req *produceRequest, body []byte) 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.requests, f.nodes = append(f.requests, got), append(f.nodes, at)
+	faults, unsent := f.faults(req)
+	if unsent { // no part of the request, then
+		return nil, &kafka.DialError{Addr: "b:1", Err: io.EOF}
+	}
 	resp := req.ResponseKind().(*kmsg.ProduceResponse)
 	var lost error
 	for i := range got.Topics {
@@ -259,7 +263,8 @@ func (f *fakeCluster) handle(at kafka.NodeID, req *produceRequest, body []byte) 
 			name = req.topics[i].name
 		}
 		for _, p := range t.Partitions {
-			ans, err := f.one(at, kafka.TopicPartition{Topic: name, Partition: p.Partition}, p.Records)
+			tp := kafka.TopicPartition{Topic: name, Partition: p.Partition}
+			ans, err := f.one(at, tp, p.Records, faults[tp])
 			if err != nil {
 				lost = err
 			}
@@ -272,19 +277,28 @@ func (f *fakeCluster) handle(at kafka.NodeID, req *produceRequest, body []byte) 
 	return resp, lost
 }
 
-func (f *fakeCluster) one(at kafka.NodeID, tp kafka.TopicPartition, wire []byte) (*kmsg.ProduceResponseTopicPartition, error) {
-	var ft fault
-	if f.fault != nil {
-		ft = f.fault(tp, f.seen[tp])
+// faults draws the faults of a request's batches.
+func (f *fakeCluster) faults(req *produceRequest) (map[kafka.TopicPartition]fault, bool) {
+	out, unsent := map[kafka.TopicPartition]fault{}, false
+	for _, t := range req.topics {
+		for _, p := range t.parts {
+			tp := kafka.TopicPartition{Topic: t.name, Partition: p.partition}
+			if f.fault != nil {
+				out[tp] = f.fault(tp, f.seen[tp])
+			}
+			f.seen[tp]++
+			unsent = unsent || out[tp].unsent
+		}
 	}
-	f.seen[tp]++
+	return out, unsent
+}
+
+func (f *fakeCluster) one(at kafka.NodeID, tp kafka.TopicPartition, wire []byte, ft fault) (*kmsg.ProduceResponseTopicPartition, error) {
 	ans := kmsg.NewProduceResponseTopicPartition()
 	ans.Partition, ans.LogStartOffset = tp.Partition, ft.logStart
 	ans.ErrorCode, ans.BaseOffset = ft.code, -1
 	t := f.topics[tp.Topic]
 	switch {
-	case ft.unsent:
-		return nil, &kafka.DialError{Addr: "b:1", Err: io.EOF}
 	case t == nil || int(tp.Partition) >= len(t.Partitions) || t.Partitions[tp.Partition].Leader != at:
 		ans.ErrorCode = 6
 	case ft.code == 0 || ft.appended:

@@ -123,7 +123,7 @@ func judged(err error) error {
 // onPlaced takes note that a topic's records go to its partitions from now on.
 func (a *actor) onPlaced(now time.Time, t *topic, known *cluster.Topic) {
 	a.m.OnPlaced(now, t.name)
-	a.fresh[t.name] = known.Updated.Add(a.p.seam.MetadataMaxAge())
+	a.fresh.keep(t.name, known.Updated.Add(a.p.seam.MetadataMaxAge()))
 	for i, p := range known.Partitions {
 		if p.Leader != kafka.NoNode {
 			a.m.OnLeader(now, kafka.TopicPartition{Topic: t.name, Partition: int32(i)}, p.Leader, nil)
@@ -135,8 +135,13 @@ func (a *actor) onPlaced(now time.Time, t *topic, known *cluster.Topic) {
 // older than the metadata age: the next record waits for a refresh. The cluster
 // refreshes what is in use ahead of that.
 func (a *actor) expireLayouts(now time.Time) {
-	for name, until := range a.fresh {
+	if a.fresh.next.IsZero() || now.Before(a.fresh.next) {
+		return
+	}
+	a.fresh.next = time.Time{}
+	for name, until := range a.fresh.until {
 		if now.Before(until) {
+			a.fresh.keep(name, until)
 			continue
 		}
 		t := (*a.p.topics.Load())[name]
@@ -145,14 +150,27 @@ func (a *actor) expireLayouts(now time.Time) {
 			until = known.Updated.Add(a.p.seam.MetadataMaxAge())
 		}
 		if now.Before(until) {
-			a.fresh[name] = until
+			a.fresh.keep(name, until)
 			if t.grew(known) {
 				a.ask(t.area.tp)
 			}
 			continue
 		}
 		t.layout.Store(nil)
-		delete(a.fresh, name)
+		delete(a.fresh.until, name)
+	}
+}
+
+// freshness says until when the layout of a topic may be used.
+type freshness struct {
+	until map[string]time.Time
+	next  time.Time // the earliest of them, zero if there is none
+}
+
+func (f *freshness) keep(name string, until time.Time) {
+	f.until[name] = until
+	if f.next.IsZero() || until.Before(f.next) {
+		f.next = until
 	}
 }
 

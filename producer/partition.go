@@ -28,7 +28,7 @@ type partition struct {
 
 // most is an upper bound of what a record adds to a batch.
 func most(r *kafka.Record) int64 {
-	n := 32 + len(r.Key) + len(r.Value)
+	n := 40 + len(r.Key) + len(r.Value)
 	for i := range r.Headers {
 		n += 10 + len(r.Headers[i].Key) + len(r.Headers[i].Value)
 	}
@@ -112,7 +112,7 @@ func (q *partition) addLocked(r *kafka.Record, ts kafka.Timestamp, now time.Time
 	}
 	b.room += got
 	if !b.builder.Append(ts, r.Key, r.Value, r.Headers) {
-		left := b.room - int64(b.builder.Len())
+		left := max(b.room-int64(b.builder.Len()), 0)
 		b.room -= left
 		q.closeLocked()
 		return Receipt{}, left, false

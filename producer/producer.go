@@ -162,9 +162,6 @@ func (p *Producer) appendOne(ctx context.Context, r *kafka.Record, ts kafka.Time
 	if p.closing.Load() {
 		return Receipt{}, cluster.ErrClosed
 	}
-	if err := p.fits(r); err != nil {
-		return Receipt{}, err
-	}
 	if at.topic == nil || at.topic.name != r.Topic {
 		at.leave()
 		t, err := p.topic(r.Topic)
@@ -182,12 +179,18 @@ func (p *Producer) appendOne(ctx context.Context, r *kafka.Record, ts kafka.Time
 				at.leave()
 				continue
 			}
+			if err := p.fits(r, &t.area.tp); err != nil {
+				return Receipt{}, err
+			}
 			return t.area.appendLocked(ctx, r, ts, now)
 		}
 		if p.cfg.Partition != nil {
 			at.leave() // the user's function runs under no lock
 		}
 		q, keyless, err := t.pick(l, r)
+		if err == nil {
+			err = p.fits(r, &q.tp)
+		}
 		if err != nil {
 			return Receipt{}, err
 		}
@@ -201,7 +204,7 @@ func (p *Producer) appendOne(ctx context.Context, r *kafka.Record, ts kafka.Time
 }
 
 // fits refuses a record that is larger than a batch may be.
-func (p *Producer) fits(r *kafka.Record) error {
+func (p *Producer) fits(r *kafka.Record, tp *kafka.TopicPartition) error {
 	if record.HeaderSize+most(r) <= int64(p.cfg.BatchBytes) {
 		return nil
 	}
@@ -210,9 +213,7 @@ func (p *Producer) fits(r *kafka.Record) error {
 	if size <= p.cfg.BatchBytes {
 		return nil
 	}
-	return &kafka.TooLargeError{
-		TopicPartition: kafka.TopicPartition{Topic: r.Topic, Partition: -1}, Size: size, Limit: p.cfg.BatchBytes,
-	}
+	return &kafka.TooLargeError{TopicPartition: *tp, Size: size, Limit: p.cfg.BatchBytes}
 }
 
 func (p *Producer) topic(name string) (*topic, error) {
