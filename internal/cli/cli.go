@@ -36,6 +36,8 @@ type app struct {
 	// with the context of Run.
 	work context.Context
 
+	interrupt, abandon context.CancelCauseFunc // of stop and work
+
 	timeout atomic.Int64 // nanoseconds, from --timeout
 	tasks   *task.Group
 	shared  sharedFlags
@@ -60,14 +62,11 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	// the printer turns into a quiet end.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	stop, interrupt := context.WithCancelCause(ctx)
-	defer interrupt(nil)
-	work, abandon := context.WithCancelCause(ctx)
-	defer abandon(nil)
 	a := &app{
-		stdin: stdin, stdout: newPrinter(stdout), notes: newNotes(stderr),
-		stop: stop, work: work, tasks: task.New(ctx), journal: &journal{},
+		stdin: stdin, stdout: newPrinter(stdout), notes: newNotes(stderr), tasks: task.New(ctx), journal: &journal{},
 	}
+	a.stop, a.interrupt = context.WithCancelCause(ctx)
+	a.work, a.abandon = context.WithCancelCause(ctx)
 	a.timeout.Store(int64(defaultTimeout))
 
 	status := make(chan int, 1)
@@ -78,13 +77,15 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	for signals := 0; ; {
 		select {
 		case s := <-status:
+			a.interrupt(nil)
+			a.abandon(nil)
 			return s
 		case <-sigs:
 			if signals++; signals > 1 {
-				return statusInterrupted
+				return statusInterrupted // and cancel nothing, which would make others speak
 			}
-			interrupt(errInterrupted)
-			timer := time.AfterFunc(time.Duration(a.timeout.Load()), func() { abandon(errInterrupted) })
+			a.interrupt(errInterrupted)
+			timer := time.AfterFunc(time.Duration(a.timeout.Load()), func() { a.abandon(errInterrupted) })
 			defer timer.Stop()
 		}
 	}

@@ -35,6 +35,9 @@ func consumeCommand(a *app) *cobra.Command {
 		Example: "  ottla consume events -e\n  ottla consume events -o -5 -e -f '%p %o %k %s\\n'",
 		Args:    atLeast("TOPIC"),
 		RunE: func(cmd *cobra.Command, topics []string) error {
+			if f.json && cmd.Flags().Changed("format") {
+				return usagef("--json and -f do not go together")
+			}
 			sel, err := f.selection(time.Now())
 			if err != nil {
 				return err
@@ -51,7 +54,6 @@ func consumeCommand(a *app) *cobra.Command {
 	fs.StringVar(&f.isolation, "isolation", "", "`LEVEL`: committed (default) or uncommitted")
 	fs.StringVarP(&f.format, "format", "f", `%s\n`, "`FORMAT` of a record")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object a line")
-	cmd.MarkFlagsMutuallyExclusive("format", "json")
 	return cmd
 }
 

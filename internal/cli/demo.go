@@ -30,7 +30,7 @@ type demoRecords struct {
 }
 
 const (
-	demoWork  = 8 * time.Second  // producers at work
+	demoWork  = 6 * time.Second  // producers at work
 	demoLimit = 18 * time.Second // everything
 )
 

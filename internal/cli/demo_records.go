@@ -311,9 +311,9 @@ type demoCut struct {
 func demoCuts(brokers []kafka.Broker) []demoCut {
 	var plan []demoCut
 	for i, b := range brokers[:min(2, len(brokers))] {
-		at := time.Duration(i)*3*time.Second + 1500*time.Millisecond
+		at := time.Duration(i)*2200*time.Millisecond + 1200*time.Millisecond
 		plan = append(plan, demoCut{at: at, id: b.ID, addr: b.Addr()},
-			demoCut{at: at + 1500*time.Millisecond, back: true, id: b.ID, addr: b.Addr()})
+			demoCut{at: at + 1200*time.Millisecond, back: true, id: b.ID, addr: b.Addr()})
 	}
 	return plan
 }

@@ -55,6 +55,13 @@ func changed(err error) error {
 	return &outcomeError{err: err, unknown: kafka.MayHaveHappened(err)}
 }
 
+// refusedError is a record that this side refuses: nothing of it is sent.
+type refusedError struct{ err error }
+
+func (e *refusedError) Error() string       { return e.err.Error() }
+func (e *refusedError) Unwrap() error       { return e.err }
+func (*refusedError) MayHaveHappened() bool { return false }
+
 // toldError is an error whose line has been written already: only its status
 // is left.
 type toldError struct{ status int }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/ottla/ottla/consumer"
 	"github.com/ottla/ottla/kafka"
 )
@@ -15,8 +17,7 @@ type reader struct {
 	app   *app
 	in    *consumer.Consumer
 	sel   *selection
-	spans map[kafka.TopicPartition]span
-	open  int // spans that are not done
+	spans map[kafka.TopicPartition]span // those that are not done
 
 	line    []byte // of one record, used again
 	records int64
@@ -46,12 +47,11 @@ func (a *app) consume(ctx context.Context, c *client, topics []string, sel *sele
 	r := &reader{app: a, in: in, sel: sel, spans: spans, began: time.Now()}
 	at := map[kafka.TopicPartition]consumer.Start{}
 	for tp, s := range spans {
-		if !s.done() {
-			at[tp] = consumer.AtOffset(s.next)
+		if s.done() {
+			delete(spans, tp)
+			continue
 		}
-	}
-	if r.open = len(at); r.open == 0 {
-		return nil
+		at[tp] = consumer.AtOffset(s.next)
 	}
 	if err := in.Assign(ctx, at); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (a *app) consume(ctx context.Context, c *client, topics []string, sel *sele
 
 // run polls and prints.
 func (r *reader) run(ctx context.Context, c asker) error {
-	for r.open > 0 {
+	for len(r.spans) > 0 {
 		batches, err := pollFor(ctx, r.in, 200*time.Millisecond)
 		for i := range batches {
 			full, printErr := r.print(&batches[i])
@@ -84,7 +84,7 @@ func (r *reader) run(ctx context.Context, c asker) error {
 			return nil
 		}
 		if err != nil {
-			return err
+			return r.whatExists(ctx, c, err)
 		}
 		if err := r.settle(ctx, c); err != nil {
 			return err
@@ -92,6 +92,25 @@ func (r *reader) run(ctx context.Context, c asker) error {
 		r.app.notes.progress(time.Now(), r.progress)
 	}
 	return nil
+}
+
+// whatExists tells a topic that was deleted apart from one that cannot be
+// reached.
+func (r *reader) whatExists(ctx context.Context, c asker, err error) error {
+	var op *kafka.OpError
+	unknown := errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID)
+	if !unknown || !errors.As(err, &op) || op.Topic == "" {
+		return err
+	}
+	_, now := existing(ctx, c, []string{op.Topic})
+	var gone *unknownTopicError
+	switch {
+	case errors.As(now, &gone):
+		return fmt.Errorf("topic %s was deleted while partition %d was read: nothing of it exists now: %w", op.Topic, op.Partition, err)
+	case now == nil:
+		return fmt.Errorf("topic %s was deleted while partition %d was read, and made again; -o start reads the new one: %w", op.Topic, op.Partition, err)
+	}
+	return err
 }
 
 // pollFor polls for at most d. Without records in that time it returns none.
@@ -112,7 +131,10 @@ var errQuiet = errors.New("no records")
 // is reached.
 func (r *reader) print(b *consumer.Batch) (full bool, err error) {
 	tp := b.TopicPartition()
-	s := r.spans[tp]
+	s, open := r.spans[tp]
+	if !open {
+		return false, nil
+	}
 	for offset, rec := range b.Records() {
 		if s.stop != noStop && kafka.Offset(offset) >= s.stop {
 			break
@@ -152,7 +174,7 @@ func (r *reader) settle(ctx context.Context, c asker) error {
 	}
 	var finished []kafka.TopicPartition
 	for tp, s := range r.spans {
-		if s.stop == noStop || s.done() {
+		if s.stop == noStop {
 			continue
 		}
 		at, err := r.in.Position(ctx, tp)
@@ -162,7 +184,7 @@ func (r *reader) settle(ctx context.Context, c asker) error {
 		s.next = at
 		r.spans[tp] = s
 		if s.done() {
-			r.open--
+			delete(r.spans, tp)
 			finished = append(finished, tp)
 		}
 	}

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
+	"strings"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
@@ -27,6 +31,7 @@ type writer struct {
 	auto   *producer.Producer // chooses partitions
 	manual *producer.Producer // takes those of the records; made when needed
 	newOne func(producer.Partitioner) (*producer.Producer, error)
+	limit  func() string // the topic's limit of a message, in words
 
 	halt     context.Context // ends with the first signal, or a record that stops the input
 	haltNow  context.CancelCauseFunc
@@ -43,6 +48,7 @@ type pendingChunk struct {
 	source   string
 	first    int64
 	receipts []producer.Receipt // index as records; the zero value for those in errs
+	sizes    []int32            // bytes of the input
 	errs     map[int]error      // records that never got to a producer
 	bytes    int64
 }
@@ -71,9 +77,13 @@ func newWriter(a *app, c *client, f *produceFlags, s *shape, partitions int32) (
 		tally: tally{began: time.Now()},
 	}
 	w.halt, w.haltNow = context.WithCancelCause(a.stop)
+	w.limit = func() string { return messageLimit(a.work, c, s.base.Topic) }
 	w.newOne = func(p producer.Partitioner) (*producer.Producer, error) {
 		cfg.Partitioner = p
 		return producer.New(c.Cluster, cfg)
+	}
+	if _, err := w.producerFor(&s.base); err != nil {
+		return nil, usagef("%s", strings.TrimPrefix(err.Error(), "ottla: "))
 	}
 	w.tasks.Go(func(context.Context) error { return w.collect() })
 	return w, nil
@@ -133,6 +143,7 @@ func (w *writer) append(source string, c *chunk) error {
 	var stop error
 	for i := range c.records {
 		p.bytes += c.records[i].size
+		p.sizes = append(p.sizes, int32(min(c.records[i].size, math.MaxInt32)))
 		r, err := w.record(&c.records[i])
 		records = append(records, r)
 		if err != nil {
@@ -205,10 +216,10 @@ func (w *writer) record(in *inputRecord) (kafka.Record, error) {
 	}
 	r, err := w.shape.record(in.data)
 	if err != nil {
-		return r, fmt.Errorf("not a record: %w", err)
+		return r, &refusedError{fmt.Errorf("not a record: %w", err)}
 	}
 	if r.Partition >= w.partitions {
-		return r, fmt.Errorf("topic %s has no partition %d: its partitions go from 0 to %d", r.Topic, r.Partition, w.partitions-1)
+		return r, &refusedError{fmt.Errorf("topic %s has no partition %d: its partitions go from 0 to %d", r.Topic, r.Partition, w.partitions-1)}
 	}
 	return r, nil
 }
@@ -235,7 +246,7 @@ func (w *writer) settleChunk(p *pendingChunk) error {
 			res = receipt.Result(w.app.work)
 		}
 		if res.Err != nil {
-			w.tell(lineName(p.source, p.first+int64(i)), res.Err)
+			w.tell(lineName(p.source, p.first+int64(i)), w.sized(res.Err, p.sizes[i]))
 		} else {
 			w.tally.written++
 		}
@@ -277,6 +288,29 @@ func (w *writer) tell(line string, err error) {
 	if !w.keepGoing {
 		w.haltNow(errStopInput)
 	}
+}
+
+// sized adds size and limit to a broker's refusal of a record that is too
+// large; other errors stay as they are.
+func (w *writer) sized(err error, size int32) error {
+	var large *kafka.TooLargeError
+	if !errors.Is(err, kerr.MessageTooLarge) || errors.As(err, &large) || kafka.MayHaveHappened(err) {
+		return err
+	}
+	return &refusedError{fmt.Errorf("a record of %d bytes is too large for the broker: %s: %w", size, w.limit(), err)}
+}
+
+// messageLimit asks for the topic's max.message.bytes.
+func messageLimit(ctx context.Context, c asker, topic string) string {
+	list, err := settingsOf(ctx, c, topic, true)
+	if err == nil {
+		for _, s := range list {
+			if s.Name == "max.message.bytes" && s.Value != nil {
+				return "the topic's max.message.bytes is " + *s.Value
+			}
+		}
+	}
+	return "the limit is the topic's max.message.bytes"
 }
 
 // line is the progress of a tally.
