@@ -469,3 +469,96 @@ func TestC1OneFetchSocketPerBroker(t *testing.T) {
 		}
 	})
 }
+
+// Mutation: settle without Current.
+func TestF47NothingOfARevokedPartitionIsReturned(t *testing.T) {
+	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 2}}, func(ctx context.Context, w *world) {
+		w.produce("t", 0, "0", "1")
+		w.produce("t", 1, "0", "1")
+		c := w.consumer(Config{})
+		assign(t, c, tp("t", 0), tp("t", 1))
+		time.Sleep(time.Second) // both have arrived
+		batches, loans := c.collect(nil)
+		if len(batches) != 4 {
+			t.Fatalf("%d batches", len(batches))
+		}
+		c.Remove(tp("t", 0))
+		kept, err := c.settle(batches, loans)
+		if len(kept) != 2 || kept[0].Partition != 1 || kept[1].Partition != 1 || err != nil {
+			t.Errorf("kept %d batches, %v", len(kept), err)
+		}
+	})
+}
+
+func TestF38ASeekInACallbackHoldsForThePollThatCalls(t *testing.T) {
+	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 1}}, func(ctx context.Context, w *world) {
+		w.produce("t", 0, numbers(0, 5)...)
+		var c *Consumer
+		c = w.consumer(Config{Reset: ResetEarliest, OnReset: func(r PositionReset) {
+			if err := c.Seek(r.TopicPartition, AtOffset(3)); err != nil {
+				t.Error(err)
+			}
+		}})
+		if err := c.Assign(ctx, map[kafka.TopicPartition]Start{tp("t", 0): AtOffset(1000)}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // reset, and fetched from 0
+		r := newReader(t, c)
+		r.until(ctx, 2)
+		r.want(tp("t", 0), "3", "4")
+	})
+}
+
+func TestF40LagCostsNoRequest(t *testing.T) {
+	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 1}}, func(ctx context.Context, w *world) {
+		w.produce("t", 0, numbers(0, 10)...)
+		c := w.consumer(Config{MaxPollRecords: 4})
+		if err := c.Assign(ctx, map[kafka.TopicPartition]Start{tp("t", 0): AtOffset(0)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := c.Lag(tp("t", 0)); ok {
+			t.Error("a lag before the first answer")
+		}
+		r := newReader(t, c)
+		r.until(ctx, 4)
+		before := len(w.k.Journal())
+		for range 1000 {
+			if lag, ok := c.Lag(tp("t", 0)); lag != 6 || !ok {
+				t.Fatalf("lag %d %v, want 6", lag, ok)
+			}
+		}
+		if log, ok := c.Log(tp("t", 0)); !ok || log.HighWatermark != 10 || log.Start != 0 {
+			t.Errorf("log %+v", log)
+		}
+		if n := len(w.k.Journal()); n != before {
+			t.Errorf("%d requests", n-before)
+		}
+	})
+}
+
+func TestNewRefusesWhatMakesNoSense(t *testing.T) {
+	for field, cfg := range map[string]Config{
+		"MaxWait": {MaxWait: -1}, "MinBytes": {MinBytes: -1}, "MaxBytes": {MaxBytes: -1}, "PartitionMaxBytes": {PartitionMaxBytes: -1},
+		"Budget": {Budget: -1}, "MaxBatchBytes": {MaxBatchBytes: -1}, "MaxPollRecords": {MaxPollRecords: -1},
+		"MaxPollBytes": {MaxPollBytes: -1}, "UnknownTopicTimeout": {UnknownTopicTimeout: -1},
+		"Isolation": {Isolation: 7}, "Reset": {Reset: 9},
+	} {
+		var ce *configError
+		if _, err := New(nil, cfg); !errors.As(err, &ce) || ce.field != field || kafka.MayHaveHappened(err) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	cfg, err := Config{}.withDefaults()
+	if err != nil || cfg.Isolation != ReadCommitted || cfg.Reset != ResetNearest || cfg.MaxWait != 500*time.Millisecond ||
+		cfg.MinBytes != 1 || cfg.MaxBytes != 32<<20 || cfg.PartitionMaxBytes != 1<<20 || cfg.Budget != 128<<20 || cfg.MaxBatchBytes != 256<<20 {
+		t.Errorf("the zero value is %+v %v", cfg, err)
+	}
+	inWorld(t, ottlatest.Config{}, func(ctx context.Context, w *world) {
+		c := w.consumer(Config{})
+		for _, bad := range []kafka.TopicPartition{tp("", 0), tp("t", -1)} {
+			if err := c.Assign(ctx, map[kafka.TopicPartition]Start{bad: {}}); err == nil {
+				t.Errorf("%v was assigned", bad)
+			}
+		}
+	})
+}

@@ -119,6 +119,14 @@ func (c *Consumer) takeOne() (b Batch, l fetch.Loan, ok bool) {
 func (c *Consumer) settle(batches []Batch, loans []fetch.Loan) ([]Batch, error) {
 	c.mu.Lock()
 	news := c.machine.News()
+	c.mu.Unlock()
+	for _, r := range news.Resets {
+		c.cfg.Logger.Warn("position reset", "topic", r.Topic, "partition", r.Partition, "old", r.Old, "new", r.New, "reason", r.Reason)
+		if c.cfg.OnReset != nil {
+			c.cfg.OnReset(r)
+		}
+	}
+	c.mu.Lock()
 	kept := batches[:0]
 	for i, b := range batches {
 		if loans[i].Current() {
@@ -127,12 +135,6 @@ func (c *Consumer) settle(batches []Batch, loans []fetch.Loan) ([]Batch, error) 
 	}
 	c.mu.Unlock()
 	clear(batches[len(kept):])
-	for _, r := range news.Resets {
-		c.cfg.Logger.Warn("position reset", "topic", r.Topic, "partition", r.Partition, "old", r.Old, "new", r.New, "reason", r.Reason)
-		if c.cfg.OnReset != nil {
-			c.cfg.OnReset(r)
-		}
-	}
 	return kept, news.Err
 }
 

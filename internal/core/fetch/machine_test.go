@@ -582,3 +582,97 @@ func TestB134EmptyAnswersBelowTheHighWatermarkMakeNoSpin(t *testing.T) {
 		t.Errorf("%d fetches in 10 s from a broker that gives nothing", n)
 	}
 }
+
+func TestF28APartitionAtItsShareLeavesRoomForTheOthers(t *testing.T) {
+	cfg := testConfig()
+	cfg.Budget, cfg.MaxBytes, cfg.PartitionMaxBytes = 8_000, 2_000, 500
+	r := manyParts(t, cfg, 2) // a share is 2,000 bytes
+	o := kafka.Offset(0)
+	for range 10 {
+		a := take[*FetchAction](r)
+		named := map[int32]bool{}
+		for _, rp := range a.Req.Topics[0].Partitions {
+			named[rp.Partition] = true
+		}
+		if !named[1] {
+			t.Fatal("the idle partition is left out")
+		}
+		if !named[0] {
+			if a.Req.MaxWaitMillis != 50 {
+				t.Errorf("wait %d ms beside a partition that is full for now", a.Req.MaxWaitMillis)
+			}
+			if b := r.m.part(tp0).buffered; b < 2_000 || b > 2_500 {
+				t.Errorf("left out with %d bytes waiting", b)
+			}
+			return
+		}
+		r.m.OnFetch(r.now, a.ID, fetchAnswer("t", partAnswer{p: 0, hw: 99, lso: 99, data: batches(spec{base: o, last: o, size: 300})},
+			partAnswer{p: 1}), nil)
+		o++
+		r.step()
+	}
+	t.Error("one partition takes it all")
+}
+
+// R4, second half: a marker of a later epoch is a batch like any other.
+func TestF37TheEpochOfThePositionIsThatOfTheLastBatchPassed(t *testing.T) {
+	r := reading(t, testConfig(), 0)
+	end := mark(record.Abort, 7, 3)
+	end.epoch = 6
+	first, dropped := data(0, 0), tx(7, 1, 2)
+	first.epoch, dropped.epoch = 4, 5
+	r.answer("t", partAnswer{hw: 4, lso: 4, aborted: abortedList(7, 1), data: batches(first, dropped, end)})
+	if at, _ := r.m.At(tp0); at.Epoch != kafka.NoEpoch {
+		t.Errorf("epoch %d before anything was handed out", at.Epoch)
+	}
+	wantOffsets(t, r.offsets(), 0)
+	if at, _ := r.m.At(tp0); at.Epoch != 6 {
+		t.Errorf("epoch %d, want the marker's 6", at.Epoch)
+	}
+}
+
+func TestF18AnOldMessageFormatIsAnErrorAndNoSilence(t *testing.T) {
+	old := make([]byte, 40)
+	old[7], old[11], old[16] = 5, 28, 1 // offset 5, 28 bytes, message format 1
+	r := reading(t, testConfig(), 5)
+	r.answer("t", partAnswer{hw: 9, lso: 9, data: old})
+	wantOffsets(t, r.offsets())
+	e := asError[*UnreadableError](t, r.err())
+	f := asError[*record.FormatError](t, e)
+	if e.Offset != 5 || e.Next != 6 || f.Magic != 1 {
+		t.Errorf("%v", e)
+	}
+	r.stopped()
+}
+
+func TestF27ADecompressedBatchIsBounded(t *testing.T) {
+	b, _, err := record.Next(spec{last: 0, size: 1 << 20, codec: compress.Gzip}.build())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := Decoder{Limit: 1 << 16}
+	_, err = d.Decode(b)
+	if asError[*compress.LimitError](t, err) == nil {
+		t.Error("no limit")
+	}
+	d.Limit = 2 << 20
+	if payload, err := d.Decode(b); err != nil || len(payload) < 1<<20 {
+		t.Errorf("%d bytes, %v", len(payload), err)
+	}
+}
+
+func TestF21ChecksumsAreCheckedUnlessTurnedOff(t *testing.T) {
+	wire := data(0, 3).build()
+	wire[len(wire)-2] ^= 1 // within a value
+	b, _, err := record.Next(wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var on Decoder
+	if _, err := on.Decode(b); !errors.Is(err, record.ErrChecksum) {
+		t.Errorf("by default: %v", err)
+	}
+	if _, err := (&Decoder{NoCRC: true}).Decode(b); err != nil {
+		t.Errorf("turned off: %v", err)
+	}
+}
