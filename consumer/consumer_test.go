@@ -413,6 +413,9 @@ func TestTheClientsEndIsTheConsumersEnd(t *testing.T) {
 		if _, err := c.Poll(ctx); !errors.Is(err, cluster.ErrClosed) {
 			t.Error(err)
 		}
+		if err := c.Seek(tp("t", 0), Earliest()); !errors.Is(err, cluster.ErrClosed) {
+			t.Error("Seek:", err)
+		}
 	})
 }
 

@@ -482,3 +482,59 @@ func TestF1TheNextFetchGoesOutWithoutAPoll(t *testing.T) {
 		}
 	})
 }
+
+// Mutation: the actor does not look at the cluster's events.
+func TestALeaderThatOthersLearnedOfIsUsedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := scripted(t, 1, 1)
+		for _, b := range s.Brokers() {
+			b.Handle(1, fetchOf(func(*kmsg.FetchResponseTopicPartition, int64) {}))
+		}
+		cons, err := New(c, Config{MaxWait: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cons.Close()
+		if err := cons.Assign(t.Context(), map[kafka.TopicPartition]Start{tp("t", 0): AtOffset(0)}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // a fetch is parked at broker 1
+		s.SetLeader("t", 0, 2)
+		c.InvalidateLeader(tp("t", 0)) // somebody else was refused there
+		time.Sleep(time.Second)
+		if n := s.Broker(2).Count(1); n != 1 {
+			t.Errorf("%d fetches at the new leader", n)
+		}
+	})
+}
+
+// Mutation: listOffsets that drops a partial error.
+func TestF39ALeaderThatDoesNotAnswerLeavesItsPartitionsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := scripted(t, 1, 1, 2)
+		s.Broker(1).Handle(2, func(r *sim.Request) sim.Answer {
+			resp := r.Response().(*kmsg.ListOffsetsResponse)
+			rt, rp := kmsg.NewListOffsetsResponseTopic(), kmsg.NewListOffsetsResponseTopicPartition()
+			rt.Topic, rp.Offset = "t", 42
+			rt.Partitions = append(rt.Partitions, rp)
+			resp.Topics = append(resp.Topics, rt)
+			return sim.Reply(resp)
+		})
+		s.Broker(2).Close()
+		cons, err := New(c, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cons.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		end, err := cons.End(ctx, tp("t", 0), tp("t", 1))
+		if _, ok := end[tp("t", 1)]; ok || end[tp("t", 0)] != 42 {
+			t.Errorf("%v", end)
+		}
+		var op *kafka.OpError
+		if !errors.As(err, &op) || op.Topic != "t" || op.Partition != 1 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
