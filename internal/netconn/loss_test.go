@@ -1,0 +1,153 @@
+package netconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/kafka"
+)
+
+// TestC45WhatWasSentGoesAgainBeforeWhatWaits loses a socket with one request
+// outstanding and two in the queue behind a throttle.
+func TestC45WhatWasSentGoesAgainBeforeWhatWaits(t *testing.T) {
+	inWorld(t, nil, func(c *brokerConn) {
+		if c.n > 0 {
+			c.echo()
+			return
+		}
+		if !c.hello() {
+			return
+		}
+		first, _ := c.next()
+		c.next()
+		resp := reply(first)
+		resp.(kmsg.SetThrottleResponse).SetThrottle(10_000)
+		c.answer(first, resp)
+		time.Sleep(2 * time.Second)
+	}, func(t *testing.T, w *world) {
+		l := w.lane(General)
+		calls := []chan outcome{start(l, metadata("0")), start(l, metadata("1"))}
+		await(t, calls[0])
+		calls = append(calls, start(l, metadata("2")), start(l, metadata("3")))
+		for i, ch := range calls[1:] {
+			if o := await(t, ch); o.err != nil || markOf(o.resp) != fmt.Sprint(i+1) {
+				t.Errorf("%d: %v", i+1, o.err)
+			}
+		}
+		for i, g := range w.b.requests(3)[2:] {
+			if m := markOf(reply(g)); m != fmt.Sprint(i+1) {
+				t.Errorf("on the new socket number %d is %s", i+1, m)
+			}
+		}
+	})
+}
+
+// TestC53ACallThatIsUsedAgainGetsItsOwnAnswer gives a call up and sends it
+// again while the first answer is still to come.
+func TestC53ACallThatIsUsedAgainGetsItsOwnAnswer(t *testing.T) {
+	inWorld(t, nil, func(c *brokerConn) {
+		if !c.hello() {
+			return
+		}
+		for g, ok := c.next(); ok; g, ok = c.next() {
+			time.Sleep(time.Second)
+			c.answer(g, reply(g))
+		}
+	}, func(t *testing.T, w *world) {
+		l := w.lane(General)
+		ask(t, l, "open")
+		c := metadata("first use")
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		c.Ctx = ctx
+		if o := await(t, start(l, c)); !errors.Is(o.err, context.DeadlineExceeded) {
+			t.Fatal(o.err)
+		}
+		c.Ctx, c.Req = nil, metadata("second use").Req
+		o := await(t, start(l, c))
+		if o.err != nil || markOf(o.resp) != "second use" {
+			t.Errorf("the second use got %q, %v", markOf(o.resp), o.err)
+		}
+	})
+}
+
+// TestC8NoUseBeyondTheIdleLimit has a timer that is late, as after the machine
+// slept: the limit holds without it.
+func TestC8NoUseBeyondTheIdleLimit(t *testing.T) {
+	inWorld(t, nil, (*brokerConn).echo, func(t *testing.T, w *world) {
+		l := w.lane(General)
+		ask(t, l, "one")
+		l.mu.Lock()
+		l.sock.timer.Stop()
+		l.mu.Unlock()
+		time.Sleep(3*time.Minute + time.Millisecond)
+		ask(t, l, "two")
+		if n := w.b.accepted(); n != 2 {
+			t.Errorf("%d sockets: an idle one was used beyond its limit", n)
+		}
+	})
+}
+
+// TestB010ALossSeenByTheReaderWaitsForTheWriter has a broker that closes while
+// a mutation is about to be written: not a byte of it left, so it is sent on a
+// new socket. If a byte had left it would be Unknown.
+func TestB010ALossSeenByTheReaderWaitsForTheWriter(t *testing.T) {
+	for _, written := range []int{0, 10} {
+		cfg := &Config{}
+		inWorld(t, cfg, func(c *brokerConn) {
+			if c.n > 0 {
+				c.echo()
+				return
+			}
+			c.hello()
+			time.Sleep(time.Second)
+		}, func(t *testing.T, w *world) {
+			dial, n := cfg.Dial, 0
+			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := dial(ctx, network, addr)
+				if n++; n == 1 {
+					return &stuckConn{Conn: c, writes: 1, written: written, closed: make(chan struct{})}, err
+				}
+				return c, err
+			}
+			_, err := w.lane(General).Do(within(t, time.Minute), NewCall(nil, kmsg.NewPtrCreateTopicsRequest()))
+			if (err == nil) != (written == 0) || err != nil && !kafka.MayHaveHappened(err) {
+				t.Errorf("%d bytes written: %v", written, err)
+			}
+			var ce *kafka.ConnError
+			if errors.As(err, &ce) && ce.Written != int64(written) {
+				t.Errorf("%d bytes are said to be written, want %d", ce.Written, written)
+			}
+		})
+	}
+}
+
+// stuckConn blocks in every write after the first few until it is closed, and
+// then has written so many bytes.
+type stuckConn struct {
+	net.Conn
+	writes, written int
+	once            sync.Once
+	closed          chan struct{}
+}
+
+func (c *stuckConn) Write(b []byte) (int, error) {
+	if c.writes > 0 {
+		c.writes--
+		return c.Conn.Write(b)
+	}
+	<-c.closed
+	return c.written, net.ErrClosed
+}
+
+func (c *stuckConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
