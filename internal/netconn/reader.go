@@ -1,6 +1,7 @@
 package netconn
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -108,6 +109,9 @@ func (s *socket) onFrame(f conn.Frame) bool {
 // was abandoned: it may hold a throttle.
 func (s *socket) decode(e *ending, o conn.Outstanding[pending], f conn.Frame) {
 	body, err := conn.Body(f.Data, o.Key, o.Value.flexible)
+	if !f.Own { // what is decoded keeps parts of its input: byte fields, unknown tags
+		body = bytes.Clone(body)
+	}
 	if err == nil && e.call != nil && e.call.answer != nil {
 		e.err = e.call.answer(body)
 		return
