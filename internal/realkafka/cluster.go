@@ -140,6 +140,16 @@ func (s *state) stillRuns() error {
 	return nil
 }
 
+// forgetDead drops the pids of nodes that ended without being asked to, such
+// as by a reboot, so that only what is started now counts as one that ends.
+func (s *state) forgetDead() {
+	for _, n := range s.all() {
+		if !n.alive() {
+			n.Pid = 0
+		}
+	}
+}
+
 // withLogs adds the ends of the logs to an error of a cluster that runs but
 // does not get ready.
 func (s *state) withLogs(err error) error {
@@ -194,12 +204,14 @@ func (c *Cluster) end(id int, sig syscall.Signal) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 	defer cancel()
-	late := n.ended(ctx)
-	if late != nil && n.signal(signalKill) == nil {
+	var late error
+	if n.ended(ctx) != nil && n.signal(signalKill) == nil {
+		late = fmt.Errorf("%s did not end within %v of its signal and was killed", n, stopWithin)
 		ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 		defer cancel()
-		_ = n.ended(ctx)
-		late = fmt.Errorf("%s did not end within %v of SIGTERM and was killed", n, stopWithin)
+		if err := n.ended(ctx); err != nil {
+			return errors.Join(late, err)
+		}
 	}
 	n.Pid = 0
 	return errors.Join(late, c.state.save(c.dir))
@@ -249,6 +261,7 @@ func (c *Cluster) restart(ctx context.Context, ids []int) error {
 			return fmt.Errorf("%s runs already", n)
 		}
 	}
+	c.state.forgetDead()
 	for try := 1; ; try++ {
 		err := c.bringBack(ctx, ids)
 		// A broker of the ZooKeeper lines ends when ZooKeeper still has its

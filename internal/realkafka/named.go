@@ -195,6 +195,8 @@ type BrokerStatus struct {
 // Status says for each broker whether its process runs. A pid that belongs to
 // another program by now counts as down.
 func (c *Cluster) Status() []BrokerStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var list []BrokerStatus
 	for _, n := range c.state.Nodes {
 		s := BrokerStatus{ID: n.ID, Addr: n.addr(Plaintext), State: "down"}

@@ -151,6 +151,17 @@ func TestPidOfAnotherProgramIsLeftAlone(t *testing.T) {
 	}
 }
 
+func TestDeadPidsAreForgottenBeforeAStart(t *testing.T) {
+	c, n := running(t, false)
+	if err := c.state.stillRuns(); err == nil {
+		t.Error("a started broker that is gone is not noticed")
+	}
+	c.state.forgetDead()
+	if err := c.state.stillRuns(); err != nil || n.Pid != 0 {
+		t.Errorf("pid %d, %v", n.Pid, err)
+	}
+}
+
 func TestBrokerIsKnownAgainByItsCommandLine(t *testing.T) {
 	c, n := running(t, true)
 	if s := c.Status()[0]; s.State != "running" || s.Pid != n.Pid {
