@@ -2,6 +2,15 @@
 
 package cli
 
-import "testing"
+import (
+	"testing"
 
-func runTests(m *testing.M) int { return m.Run() }
+	"github.com/ottla/ottla/internal/realkafka"
+)
+
+// real is the broker that the tests of this package share.
+var real *realkafka.Cluster
+
+func runTests(m *testing.M) int {
+	return realkafka.Run(m, realkafka.Options{Secure: true}, func(c *realkafka.Cluster) { real = c })
+}
