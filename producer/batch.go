@@ -19,6 +19,7 @@ type batch struct {
 	since   time.Time  // of its first record
 	builder record.Builder
 	room    int64 // bytes taken from the budget
+	ahead   int64 // size of the buffer that it began with
 	choices []int32
 	urgent  bool // in the waiting area: do not linger once placed; the actor's
 

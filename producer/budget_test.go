@@ -127,8 +127,8 @@ func TestP30R11ManyProducersOnASmallBufferNeverStall(t *testing.T) {
 		if d := time.Since(start0); d > time.Minute {
 			t.Errorf("took %v: somebody waited for linger under a full buffer", d)
 		}
-		if used := p.budget.used.Load(); used != 0 {
-			t.Errorf("%d bytes are not given back", used)
+		if used, ahead := p.budget.used.Load(), p.ahead.Load(); used != 0 || ahead != 0 {
+			t.Errorf("%d bytes are not given back, %d of open buffers", used, ahead)
 		}
 	})
 }
@@ -217,6 +217,38 @@ func TestP30AStuckPartitionLeavesRoomForOthers(t *testing.T) {
 		}
 		if d := time.Since(began); d > 5*time.Second {
 			t.Errorf("took %v beside a partition without leader", d)
+		}
+	})
+}
+
+// A buffer of the last batch's size for every open batch, however many there
+// are, makes this fail: after a burst a thousand partitions would hold a
+// gigabyte.
+func TestP30OpenBatchesOfManyPartitionsStayWithinTheBuffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1000)
+		p := begin(t, f, Config{BufferBytes: 8 << 20, BatchBytes: 1 << 20, Linger: time.Second, Partitioner: Manual, Compression: Uncompressed})
+		write := func(size int) {
+			for i := range int32(1000) {
+				if _, err := p.Append(t.Context(), kafka.Record{Topic: "t", Partition: i, Value: make([]byte, size)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		write(200_000)
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		write(10)
+		held := 0
+		for _, q := range (*p.topics.Load())["t"].parts {
+			q.mu.Lock()
+			held += cap(q.open.builder.Release())
+			q.open.builder.Append(0, nil, nil, nil)
+			q.mu.Unlock()
+		}
+		if held > 8<<20 {
+			t.Errorf("open batches hold %d MiB", held>>20)
 		}
 	})
 }

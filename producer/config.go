@@ -191,10 +191,20 @@ func (c *Config) check() error {
 		return refuse("Partition and Partitioner %v are both set; the function takes the place of the rule", c.Partitioner)
 	case c.Durability != Idempotent:
 		return &NotYetError{"Durability " + c.Durability.String()}
-	case c.CompressionLevel != 0 && c.Compression == Uncompressed:
-		return refuse("CompressionLevel %d and Compression %v are both set", c.CompressionLevel, c.Compression)
 	}
-	return nil
+	return c.checkLevel()
+}
+
+// checkLevel refuses a level that the codec does not have.
+func (c *Config) checkLevel() error {
+	lo, hi := c.Compression.codec().Levels()
+	switch {
+	case c.CompressionLevel == 0 || c.CompressionLevel >= lo && c.CompressionLevel <= hi:
+		return nil
+	case hi == 0:
+		return refuse("CompressionLevel is %d, and Compression %v has no levels", c.CompressionLevel, c.Compression)
+	}
+	return refuse("CompressionLevel is %d, Compression %v has levels %d to %d", c.CompressionLevel, c.Compression, lo, hi)
 }
 
 // checkSizes refuses sizes that contradict each other.

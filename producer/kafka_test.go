@@ -103,13 +103,13 @@ func read(t *testing.T, topic string, n int, each func(*kgo.Record)) {
 	defer peer.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	got := 0
+	got, last := 0, map[int32]int64{}
 	for got < n {
 		fs := peer.PollFetches(ctx)
 		if ctx.Err() != nil {
-			t.Fatalf("%d of %d records: %v", got, n, fs.Err())
+			t.Fatalf("%d of %d records, the last of each partition %v: %v", got, n, last, fs.Err())
 		}
-		fs.EachRecord(func(r *kgo.Record) { got++; each(r) })
+		fs.EachRecord(func(r *kgo.Record) { got++; last[r.Partition] = r.Offset; each(r) })
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
@@ -286,7 +286,7 @@ func TestKafkaP14AfterAGivenUpBatchTheNextOneIsAccepted(t *testing.T) {
 	if err := real.Resume(int(leader.ID)); err != nil {
 		t.Fatal(err)
 	}
-	if lost == nil || !kafka.MayHaveHappened(lost) {
+	if lost != nil && !kafka.MayHaveHappened(lost) { // nil: another broker became the leader in time
 		t.Fatalf("%v", lost)
 	}
 	for _, v := range []string{"c", "d"} {
@@ -296,8 +296,8 @@ func TestKafkaP14AfterAGivenUpBatchTheNextOneIsAccepted(t *testing.T) {
 	}
 	all := ""
 	peek(t, topic, func(r *kgo.Record) { all += string(r.Value) })
-	if all != "acd" && all != "abcd" && all != "acbd" {
-		t.Errorf("the log has %q", all)
+	if all != "abcd" && (lost == nil || all != "acd") {
+		t.Errorf("the log has %q, the second record ended with %v", all, lost)
 	}
 }
 

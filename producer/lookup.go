@@ -207,7 +207,7 @@ func (t *topic) withdraw(b *batch) bool {
 		if w == b {
 			t.waiting = append(t.waiting[:i:i], t.waiting[i+1:]...)
 			if t.area.open == b {
-				t.area.open = nil
+				t.shutLocked()
 			}
 			return true
 		}

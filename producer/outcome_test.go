@@ -378,8 +378,8 @@ func TestP49CloseNeverDeadlocks(t *testing.T) {
 					t.Errorf("%s: closing took %v", name, d)
 				}
 				wg.Wait()
-				if used := p.budget.used.Load(); used != 0 {
-					t.Errorf("%s: %d bytes are not given back", name, used)
+				if used, ahead := p.budget.used.Load(), p.ahead.Load(); used != 0 || ahead != 0 {
+					t.Errorf("%s: %d bytes are not given back, %d of open buffers", name, used, ahead)
 				}
 				f.release()
 			})

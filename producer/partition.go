@@ -132,7 +132,7 @@ func (q *partition) openLocked(now time.Time, need int64) *batch {
 		done: make(chan struct{}), base: -1, appendTime: kafka.NoTimestamp,
 	}
 	b.builder.Limit = q.p.cfg.BatchBytes
-	b.builder.Reset(q.p.buffers.take(max(q.hint, int(need)+record.HeaderSize)))
+	b.builder.Reset(q.bufferLocked(b, int(need)+record.HeaderSize))
 	q.open = b
 	q.queued.Add(1)
 	if q.tp.Partition == produce.WaitingArea {
@@ -144,10 +144,22 @@ func (q *partition) openLocked(now time.Time, need int64) *batch {
 	return b
 }
 
+// bufferLocked is a buffer for a new batch: as large as the last one was, as
+// long as the buffers that are open everywhere do not add up to too much.
+func (q *partition) bufferLocked(b *batch, need int) []byte {
+	b.ahead = int64(max(q.hint, need))
+	if q.p.ahead.Add(b.ahead) > q.p.cfg.BufferBytes/4 {
+		q.p.ahead.Add(int64(need) - b.ahead)
+		b.ahead = int64(need)
+	}
+	return q.p.buffers.take(int(b.ahead))
+}
+
 // closeLocked closes the open batch and hands it to the actor.
 func (q *partition) closeLocked() {
 	b := q.open
 	q.open = nil
+	q.p.ahead.Add(-b.ahead)
 	q.hint = b.builder.Len()
 	if q.tp.Partition == produce.WaitingArea {
 		return // the topic has it

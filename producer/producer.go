@@ -28,6 +28,7 @@ type Producer struct {
 	buffers buffers
 	sealers sealers
 	ids     atomic.Uint64
+	ahead   atomic.Int64                      // bytes of buffers that open batches began with
 	topics  atomic.Pointer[map[string]*topic] // replaced under topicMu
 	closing atomic.Bool                       // Shutdown or Close was called
 

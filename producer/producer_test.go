@@ -423,6 +423,8 @@ func TestP1P49TheZeroConfigIsSafeAndNonsenseIsRefused(t *testing.T) {
 		{Config{RetryBackoff: time.Minute}, []string{"RetryBackoff", "MaxBackoff"}},
 		{Config{Linger: -2}, []string{"Linger"}},
 		{Config{Compression: Uncompressed, CompressionLevel: 3}, []string{"CompressionLevel", "Compression"}},
+		{Config{Compression: Gzip, CompressionLevel: 10}, []string{"CompressionLevel", "Gzip"}},
+		{Config{CompressionLevel: 1}, []string{"CompressionLevel", "DefaultCompression"}},
 		{Config{Workers: -1}, []string{"Workers"}},
 	} {
 		_, err := start(newFake(t, 1), c.cfg)

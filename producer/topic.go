@@ -87,7 +87,8 @@ func (t *topic) place(known *meta.Topic) {
 	for {
 		t.area.mu.Lock()
 		chunks := t.waiting
-		t.waiting, t.area.open = nil, nil
+		t.shutLocked()
+		t.waiting = nil
 		if len(chunks) == 0 {
 			t.layout.Store(l)
 			t.p.post(func(a *actor, now time.Time) { a.onPlaced(now, t, known) })
@@ -98,6 +99,13 @@ func (t *topic) place(known *meta.Topic) {
 		for _, b := range chunks {
 			t.placeBatch(b, l)
 		}
+	}
+}
+
+// shutLocked closes the open batch of the waiting area.
+func (t *topic) shutLocked() {
+	if t.area.open != nil {
+		t.area.closeLocked()
 	}
 }
 
