@@ -71,7 +71,6 @@ type Config struct {
 	Isolation         Isolation     // isolation.level; zero = read committed
 	Reset             Reset         // auto.offset.reset, for positions outside of the log; zero = nearest
 	NoCRC             bool          // inverse of check.crcs
-	Rack              string        // client.rack; told to brokers
 
 	// Budget bounds the bytes that were fetched and not yet handed out, together
 	// with those that may be on their way; 0 = 128 MiB. A batch above every limit
@@ -91,7 +90,8 @@ type Config struct {
 	UnknownTopicTimeout time.Duration
 
 	// OnReset is called, on the goroutine that polls and before Poll returns, for
-	// each position that the reset policy moved; nil = none.
+	// each position that the reset policy moved; nil = none. It may seek, and must
+	// not poll.
 	OnReset func(PositionReset)
 	Logger  *slog.Logger // nil = silent
 }
@@ -147,7 +147,7 @@ func (c Config) withDefaults() (Config, error) {
 func (c *Config) machine() fetch.Config {
 	return fetch.Config{
 		MaxWait: c.MaxWait, MinBytes: c.MinBytes, MaxBytes: c.MaxBytes, PartitionMaxBytes: c.PartitionMaxBytes,
-		Budget: c.Budget, Isolation: c.Isolation, Reset: c.Reset, Rack: c.Rack,
+		Budget: c.Budget, Isolation: c.Isolation, Reset: c.Reset,
 		UnknownTimeout: c.UnknownTopicTimeout, RequestTimeout: listTimeout,
 	}
 }

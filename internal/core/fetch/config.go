@@ -110,8 +110,7 @@ func (s Start) timestamp() (ts kafka.Timestamp, ok bool) {
 	}
 }
 
-// Config is what a Machine is made with. Every field must be set, except Rack
-// and the booleans.
+// Config is what a Machine is made with. Every field must be set but Retry.
 type Config struct {
 	MaxWait           time.Duration // fetch.max.wait.ms
 	MinBytes          int32         // fetch.min.bytes
@@ -120,7 +119,6 @@ type Config struct {
 	Budget            int64         // bytes that may wait to be handed out, and be on their way
 	Isolation         Isolation     // isolation.level
 	Reset             Reset         // auto.offset.reset
-	Rack              string        // client.rack
 	UnknownTimeout    time.Duration // how long a topic once seen may be unknown to a broker
 	RequestTimeout    time.Duration // request.timeout.ms, told to brokers in ListOffsets
 	Retry             retry.Backoff

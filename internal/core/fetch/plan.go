@@ -124,7 +124,7 @@ func (c *Config) fetchRequest(r *request) *kmsg.FetchRequest {
 	req.MaxBytes = int32(r.reserved)
 	req.IsolationLevel = c.Isolation.wire()
 	req.SessionID, req.SessionEpoch = 0, -1 // no session (KIP-227)
-	req.Rack = c.Rack
+	req.Rack = ""                           // with a rack the leader may send us to a follower (KIP-392)
 	var last *topic
 	for _, p := range r.parts {
 		if p.topic != last {
