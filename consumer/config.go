@@ -71,6 +71,10 @@ type Config struct {
 	Isolation         Isolation     // isolation.level; zero = read committed
 	Reset             Reset         // auto.offset.reset, for positions outside of the log; zero = nearest
 	NoCRC             bool          // inverse of check.crcs
+	// Rack is the consumer's own rack (client.rack), for reading from a replica
+	// near by (KIP-392). That is not implemented: records come from the leader,
+	// and brokers are not told the rack, so that none sends the consumer away.
+	Rack string
 
 	// Budget bounds the bytes that were fetched and not yet handed out, together
 	// with those that may be on their way; 0 = 128 MiB. A batch above every limit
