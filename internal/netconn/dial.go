@@ -1,10 +1,12 @@
 package netconn
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -202,6 +204,7 @@ func (d dialer) reach(ctx context.Context) (net.Conn, []string, error) {
 		return nil, nil, err
 	}
 	var failed reasons
+	d.silentLast(addrs)
 	for i, addr := range addrs {
 		actx, cancel := ctx, context.CancelFunc(func() {})
 		if end, ok := ctx.Deadline(); ok {
@@ -214,11 +217,50 @@ func (d dialer) reach(ctx context.Context) (net.Conn, []string, error) {
 			return c, addrs[:i+1], nil
 		}
 		failed = append(failed, reason{addr, err})
+		if errors.Is(err, errDialTimeout) {
+			d.note(addr)
+		}
 		if ctx.Err() != nil {
 			return nil, addrs[:i+1], failed.join()
 		}
 	}
 	return nil, addrs, failed.join()
+}
+
+// silentFor is how long an address that answered nothing is tried last.
+const silentFor = time.Minute
+
+// silentAddrs remembers which IP addresses of a name answered nothing, and
+// until when they are tried last; the zero value remembers none.
+type silentAddrs map[string]time.Time
+
+// note remembers a silent address.
+func (d dialer) note(addr string) {
+	p := d.lane.peer
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.silent == nil || len(p.silent) >= 64 {
+		p.silent = silentAddrs{}
+	}
+	p.silent[addr] = time.Now().Add(silentFor)
+}
+
+// silentLast puts the addresses that answered nothing of late behind the
+// others, so that not every lane waits for them.
+func (d dialer) silentLast(addrs []string) {
+	p, now := d.lane.peer, time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	slices.SortStableFunc(addrs, func(a, b string) int {
+		return cmp.Compare(btoi(now.Before(p.silent[a])), btoi(now.Before(p.silent[b])))
+	})
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // resolve gives the addresses of the peer, port included, looked up anew.

@@ -35,6 +35,7 @@ type Peer struct {
 	notBefore time.Time     // of the next dial
 	lastErr   error         // of the last dial, nil once one succeeded
 	warned    bool          // PLAIN without TLS was logged
+	silent    silentAddrs
 }
 
 // NewPeer makes the peer of an address, "host:port". Nothing is dialled. Its
