@@ -255,3 +255,26 @@ func TestB035B040B041TheMapKeepsWhatAnswersLeaveOut(t *testing.T) {
 		}
 	})
 }
+
+func TestB020AFailedDialHasTheBrokersLookedAtAgain(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, r *rig) {
+		r.sim.Update(func(tp *sim.Topology) { tp.Nodes = tp.Nodes[:2] })
+		c := r.connect(func(cfg *Config) { cfg.Bootstrap = []string{"b1:9092"} })
+		mustDo(t, describe(2, c, r))
+		r.sim.Broker(3).Handle(18, checkIdentity(r.sim.Broker(3), "sim", 2))
+		r.sim.Update(func(tp *sim.Topology) { tp.Nodes[1].Host = "b3" })
+		r.sim.Broker(2).Close()
+		start := time.Now()
+		for time.Since(start) < time.Minute {
+			done := make(chan error, 1)
+			c.Broker(2).Start(t.Context(), kmsg.NewPtrDescribeClusterRequest(), func(_ kmsg.Response, err error) { done <- err })
+			if <-done == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("the new address was used after %v", took)
+		}
+	})
+}
