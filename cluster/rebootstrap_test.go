@@ -220,7 +220,9 @@ func TestK14EventsNeverBlockTheClientAndAreMergedUntilTaken(t *testing.T) {
 			t.Error("delivered twice")
 		}
 		used.Close()
-		r.topic("t", 1, 1, 1)
+		r.sim.Update(func(tp *sim.Topology) {
+			tp.Topics[0].Partitions = append(tp.Topics[0].Partitions, sim.Partition{Leader: 1})
+		})
 		mustDo(t, c.refresh(r.within(time.Minute), []string{"t"}, needNow))
 		if len(used.Take()) != 0 {
 			t.Error("delivered after Close")
