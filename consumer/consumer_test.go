@@ -565,3 +565,31 @@ func TestNewRefusesWhatMakesNoSense(t *testing.T) {
 		}
 	})
 }
+
+// Mutation: shelf.enlist that puts a partition in front.
+func TestT5F43PollsAreFair(t *testing.T) {
+	const parts, each = 9, 40
+	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": parts}}, func(ctx context.Context, w *world) {
+		var tps []kafka.TopicPartition
+		for p := range int32(parts) {
+			w.produce("t", p, numbers(0, each)...)
+			tps = append(tps, tp("t", p))
+		}
+		c := w.consumer(Config{MaxPollRecords: 1})
+		assign(t, c, tps...)
+		time.Sleep(10 * time.Second) // equal backlogs wait
+		for round := range each {
+			seen := map[int32]bool{}
+			for range parts {
+				bs, err := c.Poll(ctx)
+				if err != nil || len(bs) != 1 {
+					t.Fatalf("%d batches, %v", len(bs), err)
+				}
+				seen[bs[0].Partition] = true
+			}
+			if len(seen) != parts {
+				t.Fatalf("round %d: %d polls saw %d of %d partitions", round, parts, len(seen), parts)
+			}
+		}
+	})
+}

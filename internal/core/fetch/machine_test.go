@@ -676,3 +676,24 @@ func TestF21ChecksumsAreCheckedUnlessTurnedOff(t *testing.T) {
 		t.Errorf("turned off: %v", err)
 	}
 }
+
+// What waiting does not mend is told to the user, once; partitions go on being
+// tried. Mutation: brokerFailed without the two kinds.
+func TestF8ARefusedLoginAndAVersionThatIsMissingAreTold(t *testing.T) {
+	for _, refused := range []error{
+		&kafka.OpError{Op: "Fetch", Broker: 1, Partition: -1, Err: &kafka.AuthError{Addr: "b1:9092", Mechanism: "PLAIN"}},
+		&kafka.VersionError{API: 1, Name: "Fetch", BrokerMax: -1},
+	} {
+		r := reading(t, testConfig(), 0)
+		for n := range 3 {
+			a := take[*FetchAction](r)
+			r.m.OnFetch(r.now, a.ID, nil, refused)
+			if err := r.err(); (err != nil) != (n == 0) || n == 0 && !errors.Is(err, refused) {
+				t.Errorf("failure %d: %v", n, err)
+			}
+			r.step()
+			r.settleLookups(map[string]TopicInfo{"t": info("t", 1)})
+			r.waitFetch()
+		}
+	}
+}
