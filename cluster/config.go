@@ -53,6 +53,7 @@ type Config struct {
 	Logger      *slog.Logger    // nil = silent
 	Trace       *Trace          // nil = none
 	JournalSize int             // frames that protocol errors show; 0 = none
+	Journal     *Journal        // keeps the last frames, in place of JournalSize; nil = none
 }
 
 // Defaults of the zero values of Config.
@@ -182,7 +183,7 @@ func (c *Config) connection() *netconn.Config {
 		MaxResponseBytes: c.MaxResponseBytes, MaxVersions: c.MaxVersions,
 		ReconnectBackoff: retry.Backoff{Base: c.ReconnectBackoff}, Logger: c.Logger,
 	}
-	if c.JournalSize > 0 {
+	if nc.Journal = c.Journal; c.Journal == nil && c.JournalSize > 0 {
 		nc.Journal = netconn.NewJournal(c.JournalSize)
 	}
 	return nc

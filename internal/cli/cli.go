@@ -17,8 +17,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/internal/task"
 )
+
+// mostJournal is how many frames -vv shows.
+const mostJournal = 200
 
 // defaultTimeout bounds one request, and what is still in flight after the
 // first signal.
@@ -41,7 +45,7 @@ type app struct {
 	timeout atomic.Int64 // nanoseconds, from --timeout
 	tasks   *task.Group
 	shared  sharedFlags
-	journal *journal
+	journal *cluster.Journal // the last frames on the wire, for -vv
 
 	endsBySignal bool            // a signal is the command's proper end
 	maxVersions  map[int16]int16 // by API key, of `request --version`
@@ -63,7 +67,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	a := &app{
-		stdin: stdin, stdout: newPrinter(stdout), notes: newNotes(stderr), tasks: task.New(ctx), journal: &journal{},
+		stdin: stdin, stdout: newPrinter(stdout), notes: newNotes(stderr), tasks: task.New(ctx), journal: cluster.NewJournal(mostJournal),
 	}
 	a.stop, a.interrupt = context.WithCancelCause(ctx)
 	a.work, a.abandon = context.WithCancelCause(ctx)
@@ -259,7 +263,9 @@ func (a *app) report(err error) {
 		a.detail(err)
 	}
 	if a.shared.verbose > 1 {
-		a.journal.dump(a.notes)
+		for line := range strings.Lines(a.journal.String()) {
+			a.notes.printf("  wire %s", strings.TrimSuffix(line, "\n"))
+		}
 	}
 }
 

@@ -63,7 +63,7 @@ func everyCommand(cmd *cobra.Command) []*cobra.Command {
 }
 
 func testRoot() *cobra.Command {
-	return (&app{stdout: newPrinter(io.Discard), notes: newNotes(io.Discard), journal: &journal{}}).root()
+	return (&app{stdout: newPrinter(io.Discard), notes: newNotes(io.Discard)}).root()
 }
 
 func TestEveryCommandHasTwoExamplesAndExplainsItself(t *testing.T) {

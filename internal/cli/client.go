@@ -154,7 +154,7 @@ func (a *app) clusterConfig(s *settings) (cluster.Config, error) {
 		level := slog.LevelWarn
 		if a.shared.verbose > 1 {
 			level = slog.LevelDebug
-			cfg.JournalSize = mostJournal
+			cfg.Journal = a.journal
 		}
 		cfg.Logger = slog.New(slog.NewTextHandler(a.notes.w, &slog.HandlerOptions{Level: level}))
 	}

@@ -96,7 +96,7 @@ func testApp(t *testing.T) (*app, *strings.Builder) {
 		t.Setenv(name, "")
 	}
 	var notes strings.Builder
-	a := &app{notes: newNotes(&notes), journal: &journal{}}
+	a := &app{notes: newNotes(&notes)}
 	a.shared.timeout = defaultTimeout
 	return a, &notes
 }
