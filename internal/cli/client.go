@@ -144,7 +144,7 @@ func (a *app) clusterConfig(s *settings) (cluster.Config, error) {
 		TLS: tlsConfig, SASL: s.security.mechanisms(),
 		DialTimeout: s.dialTimeout, RequestTimeout: s.requestTimeout, IdleTimeout: s.idleTimeout,
 		RetryTimeout: max(a.shared.timeout, s.requestTimeout),
-		RetryBackoff: s.retry.first, RetryBackoffMax: s.retry.longest, ReconnectBackoff: s.reconnect.first,
+		RetryBackoff: s.retry.first, RetryBackoffMax: s.retry.longest, ReconnectBackoff: s.reconnectBackoff,
 		MetadataMaxAge: s.metadataMaxAge, NoTopicCreation: true, MaxVersions: a.maxVersions,
 	}
 	if s.retry.first > 0 && s.retry.longest == 0 {

@@ -117,7 +117,7 @@ func TestProduceReportsEachRecord(t *testing.T) {
 	e.feed("a\nb\n", "produce", "t", "-p", "2", "--report").want(t, "t\t2\t0\nt\t2\t1\n")
 	res := e.feed("{\"value\":\"x\",\"partition\":1}\n{\"value\":\"y\",\"partition\":7}\n{\"value\":\"z\",\"partition\":0}\n", "produce", "t", "--json", "--report", "--keep-going")
 	if res.status != 1 || res.stdout != "t\t1\t0\nt\t-1\t-1\nt\t0\t0\n" ||
-		!strings.HasPrefix(res.stderr, "ottla: line 2: refused: topic t has no partition 7: its partitions go from 0 to 2\n") {
+		!strings.HasPrefix(res.stderr, "ottla: line 2: refused: topic t has no partition 7: its partitions go from 0 to 2; without \"partition\" the key decides\n") {
 		t.Errorf("%+v", res)
 	}
 	e.feed("a", "produce", "t", "-p", "3").wantError(t, 1, "no partition 3", "0 to 2")

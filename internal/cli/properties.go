@@ -38,8 +38,7 @@ func connectionProperties() []clientProperty {
 		{name: "metadata.max.age.ms", set: millis(func(s *settings) *time.Duration { return &s.metadataMaxAge })},
 		{name: "retry.backoff.ms", set: millis(func(s *settings) *time.Duration { return &s.retry.first })},
 		{name: "retry.backoff.max.ms", set: millis(func(s *settings) *time.Duration { return &s.retry.longest })},
-		{name: "reconnect.backoff.ms", set: millis(func(s *settings) *time.Duration { return &s.reconnect.first })},
-		{name: "reconnect.backoff.max.ms", set: millis(func(s *settings) *time.Duration { return &s.reconnect.longest })},
+		{name: "reconnect.backoff.ms", set: millis(func(s *settings) *time.Duration { return &s.reconnectBackoff })},
 	}
 }
 
@@ -108,6 +107,7 @@ func ignoredProperties() []clientProperty {
 			"sasl.login.class", "sasl.kerberos.service.name", "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms",
 			"compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
 		},
+		"the wait between connects to one address ends at 1 s": {"reconnect.backoff.max.ms"},
 		"`ottla consume` reads without a group": {
 			"group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "enable.auto.commit",
 			"auto.commit.interval.ms", "session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy",

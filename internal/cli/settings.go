@@ -41,7 +41,8 @@ type settings struct {
 	idleTimeout    time.Duration
 	metadataMaxAge time.Duration
 	retry          backoffBounds
-	reconnect      backoffBounds
+
+	reconnectBackoff time.Duration
 
 	producer producerSettings
 	consumer consumerSettings

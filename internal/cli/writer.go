@@ -219,7 +219,7 @@ func (w *writer) record(in *inputRecord) (kafka.Record, error) {
 		return r, &refusedError{fmt.Errorf("not a record: %w", err)}
 	}
 	if r.Partition >= w.partitions {
-		return r, &refusedError{fmt.Errorf("topic %s has no partition %d: its partitions go from 0 to %d", r.Topic, r.Partition, w.partitions-1)}
+		return r, &refusedError{fmt.Errorf("topic %s has no partition %d: its partitions go from 0 to %d; without \"partition\" the key decides", r.Topic, r.Partition, w.partitions-1)}
 	}
 	return r, nil
 }
