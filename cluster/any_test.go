@@ -111,7 +111,7 @@ func TestB014OneGoodSeedIsEnoughAndNamesAreResolvedAgain(t *testing.T) {
 	})
 }
 
-func TestC57AWrongPasswordPortOrProtocolFailsInConnect(t *testing.T) {
+func TestC57AnAddressThatIsNoBrokerFailsInConnect(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, r *rig) {
 		l := r.listen("web:80")
 		sim.Raw(t, l, func(_ int, c net.Conn) {

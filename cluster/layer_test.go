@@ -12,6 +12,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/ottla/ottla/internal/sim"
 	"github.com/ottla/ottla/kafka"
@@ -276,5 +278,62 @@ func TestB020AFailedDialHasTheBrokersLookedAtAgain(t *testing.T) {
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("the new address was used after %v", took)
 		}
+	})
+}
+
+func TestC43AnAnyBrokerMutationThatWasReadGoesToNoOtherBroker(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, r *rig) {
+		c := r.connect()
+		r.everywhere(38, func(*sim.Request) sim.Answer { return sim.Answer{End: sim.Close} })
+		_, err := c.Request(r.within(time.Minute), kmsg.NewPtrCreateDelegationTokenRequest())
+		n := 0
+		for _, b := range r.sim.Brokers() {
+			n += b.Count(38)
+		}
+		if err == nil || !kafka.MayHaveHappened(err) || n != 1 {
+			t.Errorf("%v after %d requests", err, n)
+		}
+	})
+}
+
+func TestC69AForcedRefreshIsNotServedByOneUnderWay(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, r *rig) {
+		r.topic("t", 1)
+		c := r.connect()
+		mustDo(t, second(c.Topic(t.Context(), "t")))
+		time.Sleep(20 * time.Second)
+		n := len(r.allMetadata())
+		r.sim.Broker(1).Handle(3, func(q *sim.Request) sim.Answer {
+			return sim.Answer{Response: r.sim.Metadata(q), Delay: 50 * time.Millisecond}
+		})
+		first := make(chan error, 1)
+		go func() { first <- c.refresh(t.Context(), []string{"t"}, needNow) }()
+		time.Sleep(20 * time.Millisecond) // the first answer is as good as written
+		r.topic("t", 1, 1)
+		mustDo(t, c.refresh(t.Context(), []string{"t"}, needNow))
+		mustDo(t, <-first)
+		if top, _ := c.CachedTopic("t"); top.Count() != 2 || len(r.allMetadata()) != n+2 {
+			t.Errorf("%d partitions after %d requests", top.Count(), len(r.allMetadata())-n)
+		}
+	})
+}
+
+func TestC57AWrongPasswordFailsAtOnceInConnect(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, r *rig) {
+		for _, b := range r.sim.Brokers() {
+			b.SetSASL(sim.SASL{Mechanisms: []string{"PLAIN"}, Users: map[string]string{"u": "right"}, Refusal: "no such user"})
+		}
+		cfg := r.config()
+		cfg.SASL = []sasl.Mechanism{plain.Auth{User: "u", Pass: "wrong"}.AsMechanism()}
+		start := time.Now()
+		_, err := Connect(r.within(time.Minute), cfg)
+		var ae *kafka.AuthError
+		if !errors.As(err, &ae) || time.Since(start) > time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		cfg.SASL = []sasl.Mechanism{plain.Auth{User: "u", Pass: "right"}.AsMechanism()}
+		c, err := Connect(r.within(time.Minute), cfg)
+		mustDo(t, err)
+		mustDo(t, c.Close())
 	})
 }

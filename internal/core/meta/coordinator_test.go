@@ -190,3 +190,17 @@ func TestK7AFailedLookupIsRepeatedWhileSomebodyWaits(t *testing.T) {
 		t.Errorf("the reason is lost: %v", err)
 	}
 }
+
+func TestK7WhoComesWhileALookupIsUnderWaySharesIt(t *testing.T) {
+	c := newCoordinators()
+	c.Want(epoch, key("g"))
+	l, _ := c.Next(epoch)
+	c.Leave(key("g"))
+	c.Want(epoch, key("g"))
+	if again, ok := c.Next(epoch); ok {
+		t.Fatalf("a second look-up beside the first: %v", again)
+	}
+	if fs := c.OnAnswer(epoch, l, batched(found("g", 3, 0))); len(fs) != 1 {
+		t.Errorf("found %+v", fs)
+	}
+}
