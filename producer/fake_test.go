@@ -29,6 +29,7 @@ type fakeCluster struct {
 	version int16
 	fault   func(tp kafka.TopicPartition, nth int) fault // nil = none
 	ids     func() (id int64, code int16)                // nil = 4000, 4001, …
+	sent    func(*produceRequest)                        // sees each request; may be nil
 
 	mu       sync.Mutex
 	topics   map[string]*cluster.Topic // what the metadata say; replaced whole
@@ -220,6 +221,9 @@ func (f *fakeCluster) produce(ctx context.Context, at kafka.NodeID, req *produce
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.sent != nil {
+		f.sent(req)
+	}
 	if f.hold {
 		f.held = append(f.held, answer)
 		return

@@ -168,9 +168,6 @@ func (t *topic) placeRecord(r *kafka.Record, l *layout, since time.Time) Receipt
 	if !ok {
 		rc, _, _ = q.addLocked(r, r.Timestamp, since, left)
 	}
-	if b := rc.batch; since.Before(b.since) { // its deadline runs from then
-		b.since = since
-	}
 	if keyless && q.stickLocked(n) {
 		t.sticky.Store(-1)
 	}
