@@ -16,16 +16,17 @@ import (
 // asks for and sleeps until its deadline. All of its fields belong to its
 // goroutine.
 type actor struct {
-	p       *Producer
-	m       *produce.Machine
-	ctx     context.Context
-	live    map[produce.BatchID]*batch // without a result
-	parts   map[kafka.TopicPartition]*partition
-	flushes []*flush
-	lookups map[string]*lookup // running, by topic
-	fresh   freshness
-	watch   watch
-	piped   int64 // bytes of batches that are closed and have no result
+	p         *Producer
+	m         *produce.Machine
+	ctx       context.Context
+	live      map[produce.BatchID]*batch // without a result
+	parts     map[kafka.TopicPartition]*partition
+	flushes   []*flush
+	lookups   map[string]*lookup // running, by topic
+	fresh     freshness
+	watch     watch
+	piped     int64 // bytes of batches that are closed and have no result
+	relieving bool  // open batches were told to close, and none has been since
 }
 
 // flush is a caller of Flush with the batches it waits for.
@@ -122,7 +123,7 @@ func (a *actor) onOpened(now time.Time, b *batch) {
 }
 
 func (a *actor) onClosed(now time.Time, b *batch) {
-	b.closed = true
+	b.closed, a.relieving = true, false
 	a.piped += b.room
 	a.m.OnBatch(now, produce.Batch{ID: b.id, Partition: b.tp, Count: int32(b.builder.Count()), Since: b.since})
 }
@@ -225,17 +226,17 @@ func (a *actor) onPressure(now time.Time) {
 // way already: what is on its way will give room, and the open batches fill
 // meanwhile. Closing them all would make batches of one record each.
 func (a *actor) relieve(now time.Time) {
-	enough := a.p.budget.limit / 4
-	if a.piped >= enough {
+	if a.relieving || a.piped >= a.p.budget.limit/8 {
 		return
 	}
-	coming := a.piped
+	coming, enough := a.piped, a.p.budget.limit/4
 	for _, o := range openBatches(a.live) {
 		if coming >= enough {
 			return
 		}
 		a.m.OnFlushPartition(now, o.tp)
 		coming += o.size
+		a.relieving = true
 	}
 }
 

@@ -226,10 +226,10 @@ func TestP30AStuckPartitionLeavesRoomForOthers(t *testing.T) {
 // gigabyte.
 func TestP30OpenBatchesOfManyPartitionsStayWithinTheBuffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, 1000)
-		p := begin(t, f, Config{BufferBytes: 8 << 20, BatchBytes: 1 << 20, Linger: time.Second, Partitioner: Manual, Compression: Uncompressed})
+		f := newFake(t, 200)
+		p := begin(t, f, Config{BufferBytes: 2 << 20, BatchBytes: 1 << 20, Linger: time.Second, Partitioner: Manual, Compression: Uncompressed})
 		write := func(size int) {
-			for i := range int32(1000) {
+			for i := range int32(200) {
 				if _, err := p.Append(t.Context(), kafka.Record{Topic: "t", Partition: i, Value: make([]byte, size)}); err != nil {
 					t.Fatal(err)
 				}
@@ -247,7 +247,7 @@ func TestP30OpenBatchesOfManyPartitionsStayWithinTheBuffer(t *testing.T) {
 			q.open.builder.Append(0, nil, nil, nil)
 			q.mu.Unlock()
 		}
-		if held > 8<<20 {
+		if held > 2<<20 {
 			t.Errorf("open batches hold %d MiB", held>>20)
 		}
 	})
