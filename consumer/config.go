@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/ottla/ottla/internal/core/fetch"
@@ -13,53 +14,86 @@ import (
 // Isolation says which transactional records are data (isolation.level). The
 // zero value is ReadCommitted. Brokers send aborted records under either level;
 // the Consumer drops them.
-type Isolation = fetch.Isolation
+type Isolation int8
 
 // The isolation levels.
 const (
-	ReadCommitted   = fetch.ReadCommitted   // only records of committed transactions, and of none
-	ReadUncommitted = fetch.ReadUncommitted // also those of open and aborted transactions
+	ReadCommitted   = Isolation(fetch.ReadCommitted)   // only records of committed transactions, and of none
+	ReadUncommitted = Isolation(fetch.ReadUncommitted) // also those of open and aborted transactions
 )
+
+// String is Kafka's name of the level, or its number if there is none.
+func (i Isolation) String() string {
+	if i != ReadCommitted && i != ReadUncommitted {
+		return "isolation level " + strconv.Itoa(int(i))
+	}
+	return fetch.Isolation(i).String()
+}
 
 // Reset is what to do with a position that is outside of the log
 // (auto.offset.reset). The zero value is ResetNearest.
-type Reset = fetch.Reset
+type Reset int8
 
 // The reset policies.
 const (
 	// ResetNearest goes on at the first offset of the log if the position fell
 	// behind retention, and else at its end, with a *kafka.DataLossError.
-	ResetNearest  = fetch.ResetNearest
-	ResetEarliest = fetch.ResetEarliest // goes on at the first offset of the log
-	ResetLatest   = fetch.ResetLatest   // goes on at the end of the log
-	ResetFail     = fetch.ResetFail     // stops the partition with a *kafka.OutOfRangeError
+	ResetNearest  = Reset(fetch.ResetNearest)
+	ResetEarliest = Reset(fetch.ResetEarliest) // goes on at the first offset of the log
+	ResetLatest   = Reset(fetch.ResetLatest)   // goes on at the end of the log
+	ResetFail     = Reset(fetch.ResetFail)     // stops the partition with a *kafka.OutOfRangeError
 )
+
+// String is a name of the policy, or its number if there is none.
+func (r Reset) String() string {
+	if r < ResetNearest || r > ResetFail {
+		return "reset policy " + strconv.Itoa(int(r))
+	}
+	return fetch.Reset(r).String()
+}
 
 // Start is where reading of a partition begins. The zero value is the first
 // offset of the log.
-type Start = fetch.Start
+type Start struct{ at fetch.Start }
 
 // Earliest starts at the first offset of the log.
-func Earliest() Start { return fetch.Earliest() }
+func Earliest() Start { return Start{fetch.Earliest()} }
 
 // Latest starts behind the last record, as of when the broker is asked: under
 // [ReadCommitted] at the last stable offset. [Consumer.Position] waits for it.
-func Latest() Start { return fetch.Latest() }
+func Latest() Start { return Start{fetch.Latest()} }
 
 // AtOffset starts at an offset. A negative one is the first offset of the log.
-func AtOffset(o kafka.Offset) Start { return fetch.AtOffset(o) }
+func AtOffset(o kafka.Offset) Start { return Start{fetch.AtOffset(o)} }
 
 // AtTime starts at the first record whose timestamp is t or later, and at the
-// end of the log if there is none.
-func AtTime(t time.Time) Start { return fetch.AtTime(kafka.TimestampOf(t)) }
+// end of the log if there is none. A time before 1970 is the first offset of the
+// log.
+func AtTime(t time.Time) Start { return Start{fetch.AtTime(kafka.TimestampOf(t))} }
 
-// PositionReset is a position that was moved by the reset policy. Reason is a
-// *kafka.OutOfRangeError.
-type PositionReset = fetch.Position
+// starts is the machine's form of starts.
+func starts(at map[kafka.TopicPartition]Start) map[kafka.TopicPartition]fetch.Start {
+	out := make(map[kafka.TopicPartition]fetch.Start, len(at))
+	for tp, s := range at {
+		out[tp] = s.at
+	}
+	return out
+}
 
-// UnreadableError is a batch that is there and cannot be read. Its partition is
-// stopped; a seek to Next goes on behind it.
-type UnreadableError = fetch.UnreadableError
+// PositionReset is a position that was moved by the reset policy.
+type PositionReset struct {
+	kafka.TopicPartition
+	Old, New kafka.Offset
+	Reason   error // a *kafka.OutOfRangeError
+}
+
+// Log is what brokers last said of a partition's log. Offsets are -1 where they
+// are not known.
+type Log struct {
+	Start         kafka.Offset // first offset of the log
+	Stable        kafka.Offset // last stable offset: open transactions begin here
+	HighWatermark kafka.Offset // offset behind the last record that is replicated
+}
 
 // Config says how to consume. The zero value is a safe default for every field.
 // [New] copies and validates it.
@@ -71,10 +105,6 @@ type Config struct {
 	Isolation         Isolation     // isolation.level; zero = read committed
 	Reset             Reset         // auto.offset.reset, for positions outside of the log; zero = nearest
 	NoCRC             bool          // inverse of check.crcs
-	// Rack is the consumer's own rack (client.rack), for reading from a replica
-	// near by (KIP-392). That is not implemented: records come from the leader,
-	// and brokers are not told the rack, so that none sends the consumer away.
-	Rack string
 
 	// Budget bounds the bytes that were fetched and not yet handed out, together
 	// with those that may be on their way; 0 = 128 MiB. A batch above every limit
@@ -135,9 +165,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	switch {
 	case c.Isolation != ReadCommitted && c.Isolation != ReadUncommitted:
-		return c, &configError{"Isolation", fmt.Sprintf("%d is no isolation level", c.Isolation)}
+		return c, &configError{"Isolation", "is no level: " + c.Isolation.String()}
 	case c.Reset < ResetNearest || c.Reset > ResetFail:
-		return c, &configError{"Reset", fmt.Sprintf("%d is no reset policy", c.Reset)}
+		return c, &configError{"Reset", "is no policy: " + c.Reset.String()}
 	case c.MaxWait > math.MaxInt32*time.Millisecond:
 		return c, &configError{"MaxWait", "is above 2^31-1 ms: " + c.MaxWait.String()}
 	}
@@ -151,7 +181,7 @@ func (c Config) withDefaults() (Config, error) {
 func (c *Config) machine() fetch.Config {
 	return fetch.Config{
 		MaxWait: c.MaxWait, MinBytes: c.MinBytes, MaxBytes: c.MaxBytes, PartitionMaxBytes: c.PartitionMaxBytes,
-		Budget: c.Budget, Isolation: c.Isolation, Reset: c.Reset,
+		Budget: c.Budget, Isolation: fetch.Isolation(c.Isolation), Reset: fetch.Reset(c.Reset),
 		UnknownTimeout: c.UnknownTopicTimeout, RequestTimeout: listTimeout,
 	}
 }

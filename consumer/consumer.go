@@ -63,7 +63,7 @@ func (c *Consumer) Assign(ctx context.Context, at map[kafka.TopicPartition]Start
 	if err := checkPartitions(at); err != nil {
 		return err
 	}
-	c.do(func(m *fetch.Machine) { m.Assign(at) })
+	c.do(func(m *fetch.Machine) { m.Assign(starts(at)) })
 	return nil
 }
 
@@ -76,7 +76,7 @@ func (c *Consumer) Add(ctx context.Context, at map[kafka.TopicPartition]Start) e
 	if err := checkPartitions(at); err != nil {
 		return err
 	}
-	c.do(func(m *fetch.Machine) { m.Add(at) })
+	c.do(func(m *fetch.Machine) { m.Add(starts(at)) })
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (c *Consumer) Seek(tp kafka.TopicPartition, to Start) error {
 		return err
 	}
 	ok := false
-	c.do(func(m *fetch.Machine) { ok = m.Seek(tp, to) })
+	c.do(func(m *fetch.Machine) { ok = m.Seek(tp, to.at) })
 	if !ok {
 		return notAssigned("seek", tp)
 	}
@@ -199,15 +199,11 @@ func (c *Consumer) Lag(tp kafka.TopicPartition) (int64, bool) {
 	return at.Lag, at.HasLag
 }
 
-// Log is what brokers last said of a partition's log; offsets are -1 where they
-// are not known.
-type Log = fetch.Log
-
 // Log tells the start, last stable offset and high watermark of a partition as
 // of the last answer. No request is sent for it.
 func (c *Consumer) Log(tp kafka.TopicPartition) (Log, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at, ok := c.machine.At(tp)
-	return at.Log, ok
+	return Log(at.Log), ok
 }

@@ -13,7 +13,7 @@
 // Poll verifies the checksum of every batch, decompresses it and checks that
 // each of its records can be read before it hands it out. Ranging over a batch
 // therefore has no error. A batch that cannot be read stops its partition, once
-// everything before it was handed out, with an [*UnreadableError] that says
+// everything before it was handed out, with an [*kafka.UnreadableError] that says
 // where it is and where to seek to, to go on behind it. Nothing is skipped
 // silently.
 //

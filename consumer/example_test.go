@@ -103,7 +103,7 @@ func ExampleConsumer_Poll() {
 				records++
 			}
 		}
-		if bad := (*consumer.UnreadableError)(nil); errors.As(err, &bad) {
+		if bad := (*kafka.UnreadableError)(nil); errors.As(err, &bad) {
 			log.Println("skipping what cannot be read:", bad)
 			err = c.Seek(bad.TopicPartition, consumer.AtOffset(bad.Next))
 		}

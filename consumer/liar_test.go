@@ -152,7 +152,6 @@ type liar struct {
 	rng  *rand.Rand
 	sim  *sim.Cluster
 	logs map[int32]*modelLog
-	ids  map[[16]byte]bool
 }
 
 func (l *liar) fetch(r *sim.Request) sim.Answer {
@@ -435,7 +434,7 @@ func TestF23ACorruptBatchStopsItsPartitionWithWhereToGoOn(t *testing.T) {
 		for len(r.errs) == 0 {
 			r.poll(ctx)
 		}
-		var u *UnreadableError
+		var u *kafka.UnreadableError
 		if r.n != 2 || !errors.As(r.errs[0], &u) || u.Offset != 2 || u.Next != 4 || u.TopicPartition != tp("t", 0) {
 			t.Fatalf("%d records, %v", r.n, r.errs)
 		}

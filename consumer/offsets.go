@@ -78,7 +78,7 @@ func (c *Consumer) listOffsets(ctx context.Context, at map[kafka.TopicPartition]
 		tps = append(tps, tp)
 	}
 	slices.SortFunc(tps, kafka.TopicPartition.Compare)
-	req := fetch.NewListOffsets(c.cfg.Isolation, listTimeout)
+	req := fetch.NewListOffsets(fetch.Isolation(c.cfg.Isolation), listTimeout)
 	for _, tp := range tps {
 		fetch.AddListOffsets(req, tp, kafka.NoEpoch, at[tp])
 	}

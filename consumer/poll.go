@@ -123,7 +123,7 @@ func (c *Consumer) settle(batches []Batch, loans []fetch.Loan) ([]Batch, error) 
 	for _, r := range news.Resets {
 		c.cfg.Logger.Warn("position reset", "topic", r.Topic, "partition", r.Partition, "old", r.Old, "new", r.New, "reason", r.Reason)
 		if c.cfg.OnReset != nil {
-			c.cfg.OnReset(r)
+			c.cfg.OnReset(PositionReset(r))
 		}
 	}
 	c.mu.Lock()

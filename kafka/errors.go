@@ -378,6 +378,30 @@ func (e *OutOfRangeError) Error() string {
 
 func (*OutOfRangeError) MayHaveHappened() bool { return false }
 
+// UnreadableError is a record batch that is in the log and cannot be read: its
+// checksum is wrong, or it cannot be decompressed, or its records make no sense.
+// A consumer stops its partition there; a seek to Next goes on behind it.
+type UnreadableError struct {
+	TopicPartition
+	Offset Offset // where reading stopped
+	Next   Offset // the offset behind what cannot be read
+	Err    error  // why
+}
+
+func (e *UnreadableError) Error() string {
+	why := "no reason is known"
+	if e.Err != nil {
+		why = strings.TrimPrefix(e.Err.Error(), "ottla: ")
+	}
+	return fmt.Sprintf("ottla: %s cannot be read from offset %d (next offset %d): %s",
+		e.TopicPartition, e.Offset, e.Next, why)
+}
+
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
+// MayHaveHappened is false: reading changes nothing.
+func (*UnreadableError) MayHaveHappened() bool { return false }
+
 // RecreatedError is a topic that was deleted and created again under its name.
 type RecreatedError struct {
 	Topic string

@@ -204,7 +204,7 @@ func (s *settings) consumerConfig(isolation string) (cfg consumer.Config, commit
 		committed = isolation == "committed"
 	}
 	cfg = consumer.Config{
-		MaxWait: k.maxWait, MinBytes: k.minBytes, MaxBytes: k.maxBytes, PartitionMaxBytes: k.maxPartitionBytes, Rack: k.rack,
+		MaxWait: k.maxWait, MinBytes: k.minBytes, MaxBytes: k.maxBytes, PartitionMaxBytes: k.maxPartitionBytes,
 		Reset: consumer.ResetFail,
 	}
 	if !committed {

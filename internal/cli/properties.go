@@ -84,7 +84,6 @@ func consumerProperties() []clientProperty {
 			s.consumer.reset = v
 			return nil
 		}},
-		{name: "client.rack", set: func(s *settings, v string) error { s.consumer.rack = v; return nil }},
 	}
 }
 

@@ -73,7 +73,6 @@ type consumerSettings struct {
 	maxBytes          int32
 	maxPartitionBytes int32
 	reset             string // earliest, latest, none; "" is the default
-	rack              string
 }
 
 // settings resolves the flags of this run.

@@ -377,7 +377,7 @@ func TestF21AWrongChecksumIsFetchedOnceMore(t *testing.T) {
 		r.waitFetch()
 		r.answer("t", partAnswer{hw: 6, lso: 6, data: bad[len(data(0, 1).build()):]})
 		wantOffsets(t, r.offsets())
-		e := asError[*UnreadableError](t, r.err())
+		e := asError[*kafka.UnreadableError](t, r.err())
 		if e.Offset != 2 || e.Next != 4 || e.TopicPartition != tp0 || !errors.Is(e, record.ErrChecksum) {
 			t.Errorf("%+v", e)
 		}
@@ -437,7 +437,7 @@ func TestF23AnUnreadableBatchStopsItsPartitionBehindTheDataBeforeIt(t *testing.T
 				r.answer("t", partAnswer{hw: 6, lso: 6, data: c.log[len(first):]})
 				wantOffsets(t, r.offsets())
 			}
-			e := asError[*UnreadableError](t, r.err())
+			e := asError[*kafka.UnreadableError](t, r.err())
 			if e.Offset != 2 || e.Next != c.next {
 				t.Errorf("offset %d, next %d: %v", e.Offset, e.Next, e)
 			}
@@ -637,7 +637,7 @@ func TestF18AnOldMessageFormatIsAnErrorAndNoSilence(t *testing.T) {
 	r := reading(t, testConfig(), 5)
 	r.answer("t", partAnswer{hw: 9, lso: 9, data: old})
 	wantOffsets(t, r.offsets())
-	e := asError[*UnreadableError](t, r.err())
+	e := asError[*kafka.UnreadableError](t, r.err())
 	f := asError[*record.FormatError](t, e)
 	if e.Offset != 5 || e.Next != 6 || f.Magic != 1 {
 		t.Errorf("%v", e)

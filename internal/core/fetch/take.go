@@ -2,33 +2,11 @@ package fetch
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/record"
 )
-
-// UnreadableError is a batch that is there and cannot be read: its checksum is
-// wrong, or it cannot be decompressed, or its records make no sense. Its
-// partition is stopped; a seek to Next goes on behind it.
-type UnreadableError struct {
-	kafka.TopicPartition
-	Offset kafka.Offset // where reading stopped
-	Next   kafka.Offset // the offset behind what cannot be read
-	Err    error        // why
-}
-
-func (e *UnreadableError) Error() string {
-	return fmt.Sprintf("ottla: %s cannot be read from offset %d (next offset %d): %s",
-		e.TopicPartition, e.Offset, e.Next, strings.TrimPrefix(e.Err.Error(), "ottla: "))
-}
-
-func (e *UnreadableError) Unwrap() error { return e.Err }
-
-// MayHaveHappened is false: reading changes nothing.
-func (*UnreadableError) MayHaveHappened() bool { return false }
 
 // Loan is a batch that was taken to be decoded. Of one partition at most one is
 // out at a time.
@@ -138,5 +116,5 @@ func (m *Machine) decide(now time.Time, p *part, c chunk) {
 		m.backOff(now, p)
 		return
 	}
-	m.fail(p, "fetch", &UnreadableError{TopicPartition: p.tp, Offset: c.from, Next: c.next, Err: c.err})
+	m.fail(p, "fetch", &kafka.UnreadableError{TopicPartition: p.tp, Offset: c.from, Next: c.next, Err: c.err})
 }
