@@ -12,18 +12,20 @@ import (
 	"github.com/ottla/ottla/kafka"
 )
 
-// Topic is what the client knows of a topic: its name, id and partitions, whose
-// index is the partition id. It is immutable; a refresh makes a new one.
-type Topic = meta.Topic
+// Topic is what the client knows of a topic: its Name, ID and Partitions, whose
+// index is the partition id (see [kafka.Topic]). It is immutable; a refresh
+// makes a new one.
+type Topic = kafka.Topic
 
-// Partition is what the client knows of one partition: its leader
-// (kafka.NoNode while none is known), the leader epoch, and why there is no
-// leader.
-type Partition = meta.Partition
+// Partition is what the client knows of one partition: its Leader
+// (kafka.NoNode while none is known), the leader's Epoch, and an Err that says
+// why there is no leader (see [kafka.Partition]).
+type Partition = kafka.Partition
 
-// Growth is a topic's number of partitions before and after a refresh. Grew is
-// set only on growth; fewer, as many, and a first sight leave it zero.
-type Growth = meta.Growth
+// Growth is a topic's number of partitions Before and After a refresh (see
+// [kafka.Growth]). Grew is set only on growth; fewer, as many, and a first
+// sight leave it zero.
+type Growth = kafka.Growth
 
 // Cluster is a client of one Kafka cluster. Make it with [Connect]. It is safe
 // for concurrent use, and a kmsg.Requestor.

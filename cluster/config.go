@@ -183,7 +183,10 @@ func (c *Config) connection() *netconn.Config {
 		MaxResponseBytes: c.MaxResponseBytes, MaxVersions: c.MaxVersions,
 		ReconnectBackoff: retry.Backoff{Base: c.ReconnectBackoff}, Logger: c.Logger,
 	}
-	if nc.Journal = c.Journal; c.Journal == nil && c.JournalSize > 0 {
+	switch {
+	case c.Journal != nil:
+		nc.Journal = c.Journal.frames
+	case c.JournalSize > 0:
 		nc.Journal = netconn.NewJournal(c.JournalSize)
 	}
 	return nc

@@ -12,13 +12,13 @@ import (
 )
 
 // CoordinatorKind is Kafka's coordinator type.
-type CoordinatorKind = meta.CoordinatorKind
+type CoordinatorKind = kafka.CoordinatorKind
 
 // The kinds of coordinators.
 const (
-	GroupCoordinator       = meta.GroupCoordinator       // key: group id
-	TransactionCoordinator = meta.TransactionCoordinator // key: transactional id
-	ShareCoordinator       = meta.ShareCoordinator       // key: "group:topic id:partition"
+	GroupCoordinator       = kafka.GroupCoordinator       // key: group id
+	TransactionCoordinator = kafka.TransactionCoordinator // key: transactional id
+	ShareCoordinator       = kafka.ShareCoordinator       // key: "group:topic id:partition"
 )
 
 // Coordinator is the broker that coordinates a key. It is cached; callers that

@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 
-	"github.com/ottla/ottla/internal/core/meta"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -40,11 +39,11 @@ func (unsent) MayHaveHappened() bool { return false }
 
 // MismatchError is an address that belongs to another cluster: nothing that it
 // says is used.
-type MismatchError = meta.MismatchError
+type MismatchError = kafka.MismatchError
 
 // UnreachableError is a request that no broker could be asked: every address
 // with its reason. errors.Is and errors.As look at each.
-type UnreachableError = meta.UnreachableError
+type UnreachableError = kafka.UnreachableError
 
 // PartialError comes together with a response that lacks the answers of some
 // brokers.

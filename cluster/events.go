@@ -6,25 +6,28 @@ import (
 	"sync"
 
 	"github.com/ottla/ottla/internal/core/meta"
+
+	"github.com/ottla/ottla/kafka"
 )
 
-// Event is one change of the cluster: see its Kind.
-type Event = meta.Event
+// Event is one change of the cluster: its Kind says which of its fields are set
+// (see [kafka.Event]).
+type Event = kafka.Event
 
 // EventKind says what changed.
-type EventKind = meta.EventKind
+type EventKind = kafka.EventKind
 
 // The kinds of events.
 const (
-	TopicFound      = meta.TopicFound      // a topic is described for the first time
-	TopicGrew       = meta.TopicGrew       // a topic has more partitions: Before, After
-	TopicRecreated  = meta.TopicRecreated  // a known name has a new topic id: OldID, NewID
-	TopicFailed     = meta.TopicFailed     // a topic is refused, or missing beyond the patience: Err
-	LeaderChanged   = meta.LeaderChanged   // a partition has a leader again, or another one: Partition, Broker, Epoch
-	BrokerAdded     = meta.BrokerAdded     // a broker joined, or moved to another address
-	BrokerGone      = meta.BrokerGone      // a broker left the cluster's own list
-	Rebootstrapped  = meta.Rebootstrapped  // learned brokers were dropped for the bootstrap ones: Err
-	ClusterMismatch = meta.ClusterMismatch // an address belongs to another cluster: Addr, Want, Found
+	TopicFound      = kafka.TopicFound      // a topic is described for the first time
+	TopicGrew       = kafka.TopicGrew       // a topic has more partitions: Before, After
+	TopicRecreated  = kafka.TopicRecreated  // a known name has a new topic id: OldID, NewID
+	TopicFailed     = kafka.TopicFailed     // a topic is refused, or missing beyond the patience: Err
+	LeaderChanged   = kafka.LeaderChanged   // a partition has a leader again, or another one: Partition, Broker, Epoch
+	BrokerAdded     = kafka.BrokerAdded     // a broker joined, or moved to another address
+	BrokerGone      = kafka.BrokerGone      // a broker left the cluster's own list
+	Rebootstrapped  = kafka.Rebootstrapped  // learned brokers were dropped for the bootstrap ones: Err
+	ClusterMismatch = kafka.ClusterMismatch // an address belongs to another cluster: Addr, Want, Found
 )
 
 // Watch receives the changes of the cluster from [Cluster.Watch] on. What is

@@ -81,7 +81,7 @@ func (s *state) otherCluster(addr string, err error) error {
 	e := &MismatchError{Addr: addr, Want: me.Want, Found: me.Found}
 	s.c.counts.mismatches.Add(1)
 	s.c.pool.bar(addr, e)
-	ev := meta.Event{Kind: ClusterMismatch, Partition: -1, Addr: addr, Want: me.Want, Found: me.Found}
+	ev := kafka.Event{Kind: ClusterMismatch, Partition: -1, Addr: addr, Want: me.Want, Found: me.Found}
 	s.log(ev)
 	s.c.deliver([]Event{ev})
 	return e

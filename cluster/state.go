@@ -121,10 +121,10 @@ func (s *state) publish() {
 	brokers := false
 	for _, e := range events {
 		switch e.Kind {
-		case meta.BrokerGone:
+		case kafka.BrokerGone:
 			s.coords.ForgetNode(e.Broker.ID)
 			brokers = true
-		case meta.BrokerAdded, meta.Rebootstrapped:
+		case kafka.BrokerAdded, kafka.Rebootstrapped:
 			brokers = true
 		}
 		s.log(e)

@@ -6,8 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ottla/ottla/internal/core/meta"
 	"github.com/ottla/ottla/internal/task"
+
+	"github.com/ottla/ottla/kafka"
 )
 
 // tracer calls the functions of a Trace one after the other on a goroutine of
@@ -96,7 +97,7 @@ func (t *tracer) retried(api string, attempt int, after time.Duration, why error
 }
 
 // log writes an event to the configured logger: one event, one line.
-func (s *state) log(e meta.Event) {
+func (s *state) log(e kafka.Event) {
 	l := s.c.cfg.Logger
 	if l == nil {
 		return

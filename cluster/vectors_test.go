@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/core/meta"
+
+	"github.com/ottla/ottla/kafka"
 )
 
 // vector is the body of a request as Java writes it.
@@ -116,7 +118,7 @@ func TestK19FindCoordinatorIsByteForByteJavas(t *testing.T) {
 			continue
 		}
 		java := v.decode(t).(*kmsg.FindCoordinatorRequest)
-		l := meta.Lookup{Kind: meta.CoordinatorKind(java.CoordinatorType), Keys: java.CoordinatorKeys}
+		l := meta.Lookup{Kind: kafka.CoordinatorKind(java.CoordinatorType), Keys: java.CoordinatorKeys}
 		if v.version < batchLookup {
 			l.Keys = []string{java.CoordinatorKey}
 		}

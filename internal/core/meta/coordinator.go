@@ -15,26 +15,7 @@ import (
 )
 
 // CoordinatorKind is Kafka's coordinator type in FindCoordinator.
-type CoordinatorKind int8
-
-const (
-	GroupCoordinator       CoordinatorKind = 0 // by group id
-	TransactionCoordinator CoordinatorKind = 1 // by transactional id
-	ShareCoordinator       CoordinatorKind = 2 // by "group:topic id:partition" (KIP-932)
-)
-
-// String is the kind in one word.
-func (k CoordinatorKind) String() string {
-	switch k {
-	case GroupCoordinator:
-		return "group"
-	case TransactionCoordinator:
-		return "transaction"
-	case ShareCoordinator:
-		return "share"
-	}
-	return "unknown"
-}
+type CoordinatorKind = kafka.CoordinatorKind
 
 // CoordinatorKey names one coordinator.
 type CoordinatorKey struct {

@@ -20,7 +20,7 @@ func newCoordinators() *Coordinators {
 	return NewCoordinators(retry.Backoff{}, rand.New(rand.NewPCG(1, 1)))
 }
 
-func key(k string) CoordinatorKey { return CoordinatorKey{Kind: GroupCoordinator, Key: k} }
+func key(k string) CoordinatorKey { return CoordinatorKey{Kind: kafka.GroupCoordinator, Key: k} }
 
 // found is one entry of a batched answer.
 func found(k string, node int32, code int16) kmsg.FindCoordinatorResponseCoordinator {
@@ -80,13 +80,13 @@ func TestK7KeysGoInBatchesOfOneKind(t *testing.T) {
 	for _, k := range []string{"b", "", "a"} {
 		c.Want(epoch, key(k))
 	}
-	c.Want(epoch, CoordinatorKey{Kind: TransactionCoordinator, Key: "tx"})
+	c.Want(epoch, CoordinatorKey{Kind: kafka.TransactionCoordinator, Key: "tx"})
 	l, _ := c.Next(epoch)
-	if l.Kind != GroupCoordinator || !slices.Equal(l.Keys, []string{"", "a", "b"}) {
+	if l.Kind != kafka.GroupCoordinator || !slices.Equal(l.Keys, []string{"", "a", "b"}) {
 		t.Errorf("first lookup %+v", l)
 	}
 	l, _ = c.Next(epoch)
-	if l.Kind != TransactionCoordinator || !slices.Equal(l.Keys, []string{"tx"}) {
+	if l.Kind != kafka.TransactionCoordinator || !slices.Equal(l.Keys, []string{"tx"}) {
 		t.Errorf("second lookup %+v", l)
 	}
 }

@@ -4,63 +4,22 @@ import (
 	"github.com/ottla/ottla/kafka"
 )
 
-// EventKind says what changed in the cluster.
-type EventKind uint8
-
-const (
-	TopicFound      EventKind = iota + 1 // a topic is described for the first time
-	TopicGrew                            // a topic has more partitions
-	TopicRecreated                       // a known name has a new topic id
-	TopicFailed                          // a topic is refused, or missing beyond the patience
-	LeaderChanged                        // a partition has a leader again, or another one
-	BrokerAdded                          // a broker joined, or moved to another address
-	BrokerGone                           // a broker left the cluster's own list
-	Rebootstrapped                       // learned brokers were dropped for the bootstrap ones
-	ClusterMismatch                      // an address belongs to another cluster
-)
-
-// String is the kind in words.
-func (k EventKind) String() string {
-	if int(k) >= len(eventNames) {
-		return "unknown"
-	}
-	return eventNames[k]
-}
-
-var eventNames = [...]string{"unknown", "topic found", "topic grew", "topic recreated", "topic failed",
-	"leader changed", "broker added", "broker gone", "rebootstrapped", "cluster mismatch"}
-
-// Event is one change of the cluster. Fields that its kind does not name are
-// zero, Partition is -1.
-type Event struct {
-	Kind      EventKind
-	Topic     string            // TopicFound, TopicGrew, TopicRecreated, TopicFailed, LeaderChanged
-	Partition int32             // LeaderChanged
-	Broker    kafka.Broker      // LeaderChanged (the new leader), BrokerAdded, BrokerGone
-	Epoch     kafka.LeaderEpoch // LeaderChanged
-	Before    int32             // TopicGrew: number of partitions before
-	After     int32             // TopicFound, TopicGrew: number of partitions
-	OldID     kafka.TopicID     // TopicRecreated
-	NewID     kafka.TopicID     // TopicFound, TopicRecreated
-	Addr      string            // ClusterMismatch
-	Want      string            // ClusterMismatch: the cluster id this client belongs to
-	Found     string            // ClusterMismatch: the cluster id at Addr
-	Err       error             // TopicFailed; Rebootstrapped: what caused it
-}
+// Event is one change of the cluster.
+type Event = kafka.Event
 
 // eventKey tells which events are about the same thing.
 type eventKey struct {
-	kind      EventKind
+	kind      kafka.EventKind
 	topic     string
 	partition int32
 	broker    kafka.NodeID
 	addr      string
 }
 
-func (e Event) key() eventKey {
+func keyOf(e Event) eventKey {
 	k := eventKey{kind: e.Kind, topic: e.Topic, partition: e.Partition, addr: e.Addr}
-	if e.Kind == BrokerAdded || e.Kind == BrokerGone {
-		k.kind, k.broker = BrokerAdded, e.Broker.ID // the last of the two holds
+	if e.Kind == kafka.BrokerAdded || e.Kind == kafka.BrokerGone {
+		k.kind, k.broker = kafka.BrokerAdded, e.Broker.ID // the last of the two holds
 	}
 	return k
 }
@@ -79,12 +38,12 @@ func (q *Queue) Add(e Event) {
 	if q.index == nil {
 		q.index = make(map[eventKey]int)
 	}
-	k := e.key()
+	k := keyOf(e)
 	if i, ok := q.index[k]; ok {
-		if e.Kind == TopicGrew {
+		if e.Kind == kafka.TopicGrew {
 			e.Before = q.events[i].Before
 		}
-		if e.Kind == TopicRecreated {
+		if e.Kind == kafka.TopicRecreated {
 			e.OldID = q.events[i].OldID
 		}
 		q.events[i] = e
@@ -108,7 +67,7 @@ func (q *Queue) Take() []Event {
 type eventLog []Event
 
 func (l *eventLog) add(e Event) {
-	if e.Kind != LeaderChanged {
+	if e.Kind != kafka.LeaderChanged {
 		e.Partition = -1
 	}
 	*l = append(*l, e)
@@ -119,7 +78,7 @@ func (l *eventLog) failed(name string, t *topicState, err error) {
 	t.err = err
 	if !t.failed {
 		t.failed = true
-		l.add(Event{Kind: TopicFailed, Topic: name, Err: err})
+		l.add(Event{Kind: kafka.TopicFailed, Topic: name, Err: err})
 	}
 }
 
@@ -130,10 +89,10 @@ func (l *eventLog) changed(brokers map[kafka.NodeID]kafka.Broker, old, next *Top
 	case after == 0 || recreated:
 		return
 	case before == 0:
-		l.add(Event{Kind: TopicFound, Topic: next.Name, After: after, NewID: next.ID})
+		l.add(Event{Kind: kafka.TopicFound, Topic: next.Name, After: after, NewID: next.ID})
 		return
 	case after > before:
-		l.add(Event{Kind: TopicGrew, Topic: next.Name, Before: before, After: after})
+		l.add(Event{Kind: kafka.TopicGrew, Topic: next.Name, Before: before, After: after})
 	}
 	l.leaders(brokers, old, next)
 }
@@ -146,7 +105,7 @@ func (l *eventLog) leaders(brokers map[kafka.NodeID]kafka.Broker, old, next *Top
 			was = old.Partitions[i]
 		}
 		if p.Leader >= 0 && (p.Leader != was.Leader || p.Epoch != was.Epoch) {
-			l.add(Event{Kind: LeaderChanged, Topic: next.Name, Partition: int32(i), Broker: brokers[p.Leader], Epoch: p.Epoch})
+			l.add(Event{Kind: kafka.LeaderChanged, Topic: next.Name, Partition: int32(i), Broker: brokers[p.Leader], Epoch: p.Epoch})
 		}
 	}
 }

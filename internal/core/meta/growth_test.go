@@ -2,6 +2,8 @@ package meta
 
 import (
 	"testing"
+
+	"github.com/ottla/ottla/kafka"
 )
 
 func TestC64OnlyGrowthIsReported(t *testing.T) {
@@ -24,13 +26,13 @@ func TestC64OnlyGrowthIsReported(t *testing.T) {
 
 func TestK14EventsAreDeliveredOnceAndCoalesced(t *testing.T) {
 	var q Queue
-	q.Add(Event{Kind: TopicGrew, Topic: "t", Partition: -1, Before: 1, After: 2})
-	q.Add(Event{Kind: LeaderChanged, Topic: "t", Partition: 0, Epoch: 1})
-	q.Add(Event{Kind: LeaderChanged, Topic: "t", Partition: 1, Epoch: 1})
+	q.Add(Event{Kind: kafka.TopicGrew, Topic: "t", Partition: -1, Before: 1, After: 2})
+	q.Add(Event{Kind: kafka.LeaderChanged, Topic: "t", Partition: 0, Epoch: 1})
+	q.Add(Event{Kind: kafka.LeaderChanged, Topic: "t", Partition: 1, Epoch: 1})
 	for epoch := range 100 {
-		q.Add(Event{Kind: LeaderChanged, Topic: "t", Partition: 0, Epoch: 2 + kafkaEpoch(epoch)})
+		q.Add(Event{Kind: kafka.LeaderChanged, Topic: "t", Partition: 0, Epoch: 2 + kafkaEpoch(epoch)})
 	}
-	q.Add(Event{Kind: TopicGrew, Topic: "t", Partition: -1, Before: 2, After: 5})
+	q.Add(Event{Kind: kafka.TopicGrew, Topic: "t", Partition: -1, Before: 2, After: 5})
 	es := q.Take()
 	if len(es) != 3 {
 		t.Fatalf("%d events waited, want one for each subject: %+v", len(es), es)

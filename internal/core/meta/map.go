@@ -53,7 +53,7 @@ type topicState struct {
 	topic   *Topic // nil until described
 	err     error
 	missing time.Time
-	failed  bool // TopicFailed was told for this spell
+	failed  bool // kafka.TopicFailed was told for this spell
 	tracked bool // refreshed ahead of its age until forgotten
 
 	want  *want
@@ -165,13 +165,13 @@ func (m *Map) InvalidateLeader(tp kafka.TopicPartition, broker kafka.NodeID) boo
 		return false
 	}
 	p.Leader = kafka.NoNode
-	t.topic = t.topic.with(tp.Partition, p)
+	t.topic = with(t.topic, tp.Partition, p)
 	m.snap = nil
 	return true
 }
 
 // with is the topic with one partition replaced.
-func (t *Topic) with(id int32, p Partition) *Topic {
+func with(t *Topic, id int32, p Partition) *Topic {
 	c := *t
 	c.Partitions = slices.Clone(t.Partitions)
 	c.Partitions[id] = p
@@ -205,7 +205,7 @@ func (m *Map) OnHint(tp kafka.TopicPartition, leader kafka.NodeID, epoch kafka.L
 		}
 	}
 	before := t.topic
-	t.topic = before.with(tp.Partition, Partition{Leader: leader, Epoch: epoch})
+	t.topic = with(before, tp.Partition, Partition{Leader: leader, Epoch: epoch})
 	m.events.leaders(m.brokers, before, t.topic)
 	m.snap = nil
 	return true
@@ -218,7 +218,7 @@ func (m *Map) setBroker(b kafka.Broker) {
 		return
 	}
 	m.brokers[b.ID] = b
-	m.events.add(Event{Kind: BrokerAdded, Broker: b})
+	m.events.add(Event{Kind: kafka.BrokerAdded, Broker: b})
 	m.snap = nil
 }
 
@@ -232,6 +232,6 @@ func (m *Map) Rebootstrap(now time.Time, cause error) {
 	m.pace.clusterWant = true
 	m.pace.lastAnswer = now
 	m.pace.sources = nil
-	m.events.add(Event{Kind: Rebootstrapped, Err: cause})
+	m.events.add(Event{Kind: kafka.Rebootstrapped, Err: cause})
 	m.snap = nil
 }

@@ -70,7 +70,7 @@ func (m *Map) Judge(resp *kmsg.MetadataResponse) (Verdict, error) {
 	case resp.ErrorCode != 0:
 		return Refused, kafka.CodeError(resp.ErrorCode, nil)
 	case m.Snapshot().Foreign(resp.ClusterID):
-		return OtherCluster, &MismatchError{Want: m.clusterID, Found: *resp.ClusterID}
+		return OtherCluster, &kafka.MismatchError{Want: m.clusterID, Found: *resp.ClusterID}
 	case len(resp.Brokers) == 0:
 		return NoBrokers, errNoBrokers
 	}
@@ -108,7 +108,7 @@ func (m *Map) mergeBrokers(resp *kmsg.MetadataResponse) {
 // any more; topics that somebody uses are wanted again.
 func (m *Map) drop(b kafka.Broker) {
 	delete(m.brokers, b.ID)
-	m.events.add(Event{Kind: BrokerGone, Broker: b})
+	m.events.add(Event{Kind: kafka.BrokerGone, Broker: b})
 	for _, name := range m.sortedTopics() {
 		t := m.topics[name]
 		if t.topic == nil || !slices.ContainsFunc(t.topic.Partitions, func(p Partition) bool { return p.Leader == b.ID }) {
@@ -154,7 +154,7 @@ func (m *Map) mergeTopic(now time.Time, addr, name string, rt *kmsg.MetadataResp
 		}
 		delete(m.names, old.ID)
 		t.lower, t.fewer = nil, nil
-		m.events.add(Event{Kind: TopicRecreated, Topic: name, OldID: old.ID, NewID: id})
+		m.events.add(Event{Kind: kafka.TopicRecreated, Topic: name, OldID: old.ID, NewID: id})
 		old = nil
 	}
 	parts, ok := m.mergePartitions(addr, t, old, rt)

@@ -179,15 +179,15 @@ func (s *script) events() string {
 	for _, e := range s.m.TakeEvents() {
 		fmt.Fprintf(&b, "event %s", e.Kind)
 		switch e.Kind {
-		case LeaderChanged:
+		case kafka.LeaderChanged:
 			fmt.Fprintf(&b, " %s-%d to %d at epoch %d", e.Topic, e.Partition, e.Broker.ID, e.Epoch)
-		case TopicFound, TopicGrew:
+		case kafka.TopicFound, kafka.TopicGrew:
 			fmt.Fprintf(&b, " %s %d->%d", e.Topic, e.Before, e.After)
-		case TopicRecreated:
+		case kafka.TopicRecreated:
 			fmt.Fprintf(&b, " %s %d->%d", e.Topic, e.OldID[0], e.NewID[0])
-		case TopicFailed:
+		case kafka.TopicFailed:
 			fmt.Fprintf(&b, " %s: %v", e.Topic, e.Err)
-		case BrokerAdded, BrokerGone:
+		case kafka.BrokerAdded, kafka.BrokerGone:
 			fmt.Fprintf(&b, " %d@%s", e.Broker.ID, e.Broker.Addr())
 		}
 		b.WriteString("\n")

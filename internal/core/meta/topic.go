@@ -7,22 +7,12 @@ import (
 	"github.com/ottla/ottla/kafka"
 )
 
-// Topic is what the client knows of a topic. It never changes: a refresh makes
-// a new one.
-type Topic struct {
-	Name       string
-	ID         kafka.TopicID // zero on brokers without topic ids (before 2.8)
-	Internal   bool          // such as __consumer_offsets
-	Partitions []Partition   // the index is the partition id; read only
-	Updated    time.Time     // when a broker last described the topic
-}
-
-// Partition is what the client knows of one partition.
-type Partition struct {
-	Leader kafka.NodeID      // kafka.NoNode while no leader is known
-	Epoch  kafka.LeaderEpoch // the highest one seen, kafka.NoEpoch if none
-	Err    error             // why there is no leader, if a broker said so
-}
+// Topic and Partition are the nouns that the map is made of.
+type (
+	Topic     = kafka.Topic
+	Partition = kafka.Partition
+	Growth    = kafka.Growth
+)
 
 // Entry is a topic of a snapshot, with what brokers last said against it.
 type Entry struct {
@@ -89,34 +79,10 @@ func (s *Snapshot) TakesHint(tp kafka.TopicPartition, leader kafka.NodeID, epoch
 // reachable reports whether b has an id and an address.
 func reachable(b kafka.Broker) bool { return b.ID >= 0 && b.Host != "" && b.Port > 0 }
 
-// Growth is a topic's number of partitions before and after a refresh. It is
-// zero when nothing grew: fewer, as many, or a topic never seen before.
-type Growth struct {
-	Topic  string
-	Before int32
-	After  int32
-	Grew   bool
-}
-
 // GrowthBetween is the growth from one partition count to another.
 func GrowthBetween(topic string, before, after int32) Growth {
 	if before <= 0 || after <= before {
 		return Growth{}
 	}
 	return Growth{Topic: topic, Before: before, After: after, Grew: true}
-}
-
-// Count is the topic's number of partitions, whether they have a leader or
-// not; 0 for a topic that is not known.
-func (t *Topic) Count() int32 {
-	if t == nil {
-		return 0
-	}
-	return int32(len(t.Partitions))
-}
-
-// IsStale reports whether the topic was never described, or last described at
-// least maxAge before now.
-func (t *Topic) IsStale(now time.Time, maxAge time.Duration) bool {
-	return t == nil || now.Sub(t.Updated) >= maxAge
 }

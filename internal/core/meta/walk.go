@@ -3,6 +3,8 @@ package meta
 import (
 	"math/rand/v2"
 	"slices"
+
+	"github.com/ottla/ottla/kafka"
 )
 
 // Candidates are the addresses that a request for any broker can go to.
@@ -19,7 +21,7 @@ type Candidates struct {
 type Walk struct {
 	addrs []string
 	next  int
-	fails UnreachableError
+	fails kafka.UnreachableError
 }
 
 // NewWalk plans a walk.
