@@ -3,11 +3,15 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/internal/sim"
 	"github.com/ottla/ottla/ottlatest"
 )
 
@@ -181,5 +185,39 @@ func TestAllExamplesRunAsTheyStand(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestConsumeToTheEndPassesMarkersAndAbortedRecords(t *testing.T) {
+	e := newEmbedded(t, ottlatest.Config{Topics: map[string]int{"t": 1}})
+	checkMarkers(t, e.env(), e.Bootstrap(), "t")
+}
+
+func TestAPositionThatRetentionPassed(t *testing.T) {
+	e := newEmbedded(t, ottlatest.Config{Topics: map[string]int{"t": 1}})
+	e.feed("0\n1\n2\n3\n", "produce", "t").wantDone(t)
+	e.ottla("request", "DeleteRecords", `{"topics":[{"topic":"t","partitions":[{"partition":0,"offset":2}]}]}`).wantDone(t)
+	e.ottla("consume", "t", "-e", "-o", "1").wantError(t, 1, "t-0: offset 1 is not there", "the log holds 2 to 4", "-o 2", "-o start", "-o end")
+	e.ottla("consume", "t", "-e").want(t, "2\n3\n")
+}
+
+func TestABrokerThatIsTooOldIsNamedWithBothSides(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := sim.NewBroker(t, l)
+	b.Cluster().Update(func(c *sim.Topology) {
+		c.Topics = []sim.Topic{{Name: "t", Partitions: []sim.Partition{{Leader: 1}}}}
+	})
+	b.RemoveVersions(int16(kmsg.IncrementalAlterConfigs))
+	b.SetVersions(int16(kmsg.ListOffsets), 0, 5)
+	at := []string{"-b", b.Addr()}
+	ottla(t, append(at, "topics", "config", "t", "-c", "a=b")...).wantError(t, 1, "IncrementalAlterConfigs (API 44)", "does not have it", "too old")
+	ottla(t, append(at, "request", "ListOffsets", "--version", "6")...).wantError(t, 1, "ListOffsets (API 2)", "versions 0 to 5", "--version")
+	b.SetVersions(int16(kmsg.ListOffsets), 99, 99)
+	ottla(t, append(at, "offsets", "t")...).wantError(t, 1, "ListOffsets (API 2)", "versions 99 to 99", "this client is too old")
+	if n := b.Count(int16(kmsg.ListOffsets)) + b.Count(int16(kmsg.IncrementalAlterConfigs)); n != 0 {
+		t.Errorf("%d requests were sent all the same", n)
 	}
 }

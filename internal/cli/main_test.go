@@ -29,8 +29,8 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	builtCommand = filepath.Join(dir, "ottla")
-	build := exec.Command("go", "build", "-o", builtCommand, "../../cmd/ottla")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build := exec.Command("go", append(buildFlags(), "-o", builtCommand, "../../cmd/ottla")...)
+	build.Env = os.Environ()
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building the command: %v\n%s", err, out)
 		return 1

@@ -190,6 +190,24 @@ func sources(a *app, files []string) []source {
 	return list
 }
 
+// inputSize is the bytes of all input, 0 if one of them is no regular file.
+func inputSize(a *app, files []string) int64 {
+	total := int64(0)
+	for _, name := range files {
+		info, err := os.Stat(name)
+		if err != nil || !info.Mode().IsRegular() {
+			return 0
+		}
+		total += info.Size()
+	}
+	if in, ok := a.stdin.(*os.File); ok && len(files) == 0 {
+		if info, err := in.Stat(); err == nil && info.Mode().IsRegular() {
+			total = info.Size()
+		}
+	}
+	return total
+}
+
 // lineName is the place of a record in the input.
 func lineName(source string, line int64) string {
 	if source == "" {

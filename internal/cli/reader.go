@@ -236,7 +236,13 @@ func (r *reader) progress() string {
 	}
 	if left > 0 && r.records > 0 {
 		eta := time.Duration(float64(left) / (float64(r.records) / took) * float64(time.Second))
-		text += fmt.Sprintf(", %d to go, %s left", left, eta.Round(time.Second))
+		return text + fmt.Sprintf(", %d to go, %s left", left, eta.Round(time.Second))
 	}
-	return text
+	lag := int64(0)
+	for tp := range r.spans {
+		if n, ok := r.in.Lag(tp); ok {
+			lag += n
+		}
+	}
+	return text + fmt.Sprintf(", lag %d", lag)
 }

@@ -256,3 +256,8 @@ func TestRealMillionLinesThroughAKilledBroker(t *testing.T) {
 		t.Errorf("%d lines of %d came back", got, lines)
 	}
 }
+
+func TestRealConsumeToTheEndPassesMarkersAndAbortedRecords(t *testing.T) {
+	topic := topicFor(t)
+	checkMarkers(t, []string{"OTTLA_BOOTSTRAP=" + real.Bootstrap()}, strings.Split(real.Bootstrap(), ","), topic)
+}

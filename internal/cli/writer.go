@@ -56,7 +56,8 @@ type pendingChunk struct {
 // tally counts outcomes.
 type tally struct {
 	written, refused, unknown int64
-	bytes                     int64
+	bytes                     int64 // of the input
+	total                     int64 // bytes of all input, 0 if it is not known
 	began                     time.Time
 }
 
@@ -74,7 +75,7 @@ func newWriter(a *app, c *client, f *produceFlags, s *shape, partitions int32) (
 	w := &writer{
 		app: a, shape: s, partitions: partitions, keepGoing: f.keepGoing, report: f.report,
 		tasks: task.New(context.Background()), pending: make(chan *pendingChunk, mostPending),
-		tally: tally{began: time.Now()},
+		tally: tally{began: time.Now(), total: inputSize(a, f.files)},
 	}
 	w.halt, w.haltNow = context.WithCancelCause(a.stop)
 	w.limit = func() string { return messageLimit(a.work, c, s.base.Topic) }
@@ -142,7 +143,7 @@ func (w *writer) append(source string, c *chunk) error {
 	records := make([]kafka.Record, 0, len(c.records))
 	var stop error
 	for i := range c.records {
-		p.bytes += c.records[i].size
+		p.bytes += c.records[i].size + int64(len(w.shape.delim))
 		p.sizes = append(p.sizes, int32(min(c.records[i].size, math.MaxInt32)))
 		r, err := w.record(&c.records[i])
 		records = append(records, r)
@@ -316,7 +317,13 @@ func messageLimit(ctx context.Context, c asker, topic string) string {
 // line is the progress of a tally.
 func (t *tally) line() string {
 	took := time.Since(t.began).Seconds()
-	return fmt.Sprintf("%d records, %s, %.0f records/s", t.written, size(t.bytes), float64(t.written)/max(took, 0.001))
+	text := fmt.Sprintf("%d records, %s, %.0f records/s", t.written, size(t.bytes), float64(t.written)/max(took, 0.001))
+	if t.total > 0 && t.bytes > 0 {
+		done := min(float64(t.bytes)/float64(t.total), 1)
+		left := time.Duration(took / done * (1 - done) * float64(time.Second))
+		text += fmt.Sprintf(", %.0f %%, %s left", 100*done, left.Round(time.Second))
+	}
+	return text
 }
 
 // size is a number of bytes for people.
