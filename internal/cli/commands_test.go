@@ -176,7 +176,7 @@ func TestAllExamplesRunAsTheyStand(t *testing.T) {
 				t.Parallel()
 				cmd := exec.Command(shell, "-c", line)
 				cmd.Env = append(cleanEnv(), e.env()...)
-				cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(builtCommand)+":/usr/local/bin:/usr/bin:/bin")
+				cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(builtCommand(t))+":/usr/local/bin:/usr/bin:/bin")
 				cmd.Dir = t.TempDir()
 				var stderr strings.Builder
 				cmd.Stderr = &stderr

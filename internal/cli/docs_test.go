@@ -47,7 +47,7 @@ func TestTheReferencePagesExamplesRunAndPrintWhatItSays(t *testing.T) {
 	}
 	for _, x := range examples {
 		cmd := exec.Command("sh", "-c", x.line)
-		cmd.Env = append(append(cleanEnv(), e.env()...), "PATH="+filepath.Dir(builtCommand)+":/usr/local/bin:/usr/bin:/bin", "LC_ALL=C")
+		cmd.Env = append(append(cleanEnv(), e.env()...), "PATH="+filepath.Dir(builtCommand(t))+":/usr/local/bin:/usr/bin:/bin", "LC_ALL=C")
 		var stdout, stderr strings.Builder
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if err := cmd.Run(); err != nil || stdout.String() != x.output || stderr.String() != "" {

@@ -11,31 +11,43 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// builtCommand is the command, built once by TestMain.
-var builtCommand string
+// built is the command, built when a test first runs it.
+var built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+func TestMain(m *testing.M) {
+	status := runTests(m)
+	if built.dir != "" {
+		os.RemoveAll(built.dir)
+	}
+	os.Exit(status)
+}
 
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "ottla-cli")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+// builtCommand is the file of the command.
+func builtCommand(t *testing.T) string {
+	t.Helper()
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "ottla-cli"); built.err != nil {
+			return
+		}
+		build := exec.Command("go", append(buildFlags(), "-o", filepath.Join(built.dir, "ottla"), "../../cmd/ottla")...)
+		if out, err := build.CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("building the command: %w\n%s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
 	}
-	defer os.RemoveAll(dir)
-	builtCommand = filepath.Join(dir, "ottla")
-	build := exec.Command("go", append(buildFlags(), "-o", builtCommand, "../../cmd/ottla")...)
-	build.Env = os.Environ()
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building the command: %v\n%s", err, out)
-		return 1
-	}
-	return runTests(m)
+	return filepath.Join(built.dir, "ottla")
 }
 
 // result is what one run of the command gave.
@@ -67,7 +79,7 @@ func (r run) command(t *testing.T) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, builtCommand, r.args...)
+	cmd := exec.CommandContext(ctx, builtCommand(t), r.args...)
 	cmd.Env = append(cleanEnv(), r.env...)
 	cmd.Stdin = strings.NewReader(r.stdin)
 	return cmd
