@@ -48,8 +48,12 @@ type TopicPartition struct {
 	Partition int32
 }
 
-// String is "topic-partition", as Kafka's own tools print it.
+// String is "topic-partition", as Kafka's own tools print it, and the topic
+// alone where the partition is negative, which stands for "not known".
 func (tp TopicPartition) String() string {
+	if tp.Partition < 0 {
+		return tp.Topic
+	}
 	return tp.Topic + "-" + strconv.Itoa(int(tp.Partition))
 }
 

@@ -151,3 +151,28 @@ func (c *stuckConn) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
 }
+
+// TestC43CloseLeavesWhatWasWrittenInDoubt closes a lane with one request
+// written and one still behind a dial. The mutation that it finds: the cause of
+// Close, which says that nothing happened, as the outcome of both.
+func TestC43CloseLeavesWhatWasWrittenInDoubt(t *testing.T) {
+	inWorld(t, nil, func(c *brokerConn) {
+		if c.n == 0 && c.hello() {
+			c.silence()
+		}
+		c.silence()
+	}, func(t *testing.T, w *world) {
+		written := start(w.lane(General), NewCall(context.Background(), kmsg.NewPtrCreateTopicsRequest()))
+		time.Sleep(time.Second)
+		queued := start(w.lane(Produce), NewCall(context.Background(), kmsg.NewPtrProduceRequest()))
+		time.Sleep(time.Second)
+		why := &kafka.DialError{Addr: address, Err: net.ErrClosed} // any error that says that nothing happened
+		w.peer.Close(why)
+		if o := await(t, written); !errors.Is(o.err, net.ErrClosed) || !kafka.MayHaveHappened(o.err) {
+			t.Errorf("written: %v, may have happened %v", o.err, kafka.MayHaveHappened(o.err))
+		}
+		if o := await(t, queued); !errors.Is(o.err, net.ErrClosed) || kafka.MayHaveHappened(o.err) {
+			t.Errorf("not written: %v, may have happened %v", o.err, kafka.MayHaveHappened(o.err))
+		}
+	})
+}

@@ -134,7 +134,7 @@ func (l *Lane) mayRepeatLocked(c *Call, err error) bool {
 
 // lossOf is the error of a call whose socket was lost.
 func (l *Lane) lossOf(c *Call, err error, read int, expired bool) error {
-	if l.closed != nil {
+	if l.closed != nil && c.size == 0 {
 		return l.closed
 	}
 	if expired {
@@ -144,7 +144,9 @@ func (l *Lane) lossOf(c *Call, err error, read int, expired bool) error {
 		}
 		return l.timeoutOf(c, phase, nil)
 	}
-	if !isLoss(err) {
+	if l.closed != nil {
+		err = l.closed
+	} else if !isLoss(err) {
 		return err
 	}
 	return &kafka.ConnError{
