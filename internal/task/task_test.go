@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
@@ -10,18 +11,18 @@ import (
 func TestWaitReturnsAfterEveryGoroutineEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(context.Background())
-		ended := 0
+		var ended atomic.Int32
 		for range 3 {
 			g.Go(func(ctx context.Context) error {
 				<-ctx.Done()
-				ended++
+				ended.Add(1)
 				return nil
 			})
 			synctest.Wait()
 		}
 		g.Cancel(errors.New("closed"))
-		if err := g.Wait(); err != nil || ended != 3 {
-			t.Fatalf("Wait = %v with %d of 3 ended", err, ended)
+		if err := g.Wait(); err != nil || ended.Load() != 3 {
+			t.Fatalf("Wait = %v with %d of 3 ended", err, ended.Load())
 		}
 	})
 }
