@@ -15,13 +15,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/realkafka"
+	"github.com/ottla/ottla/internal/sim"
 	"github.com/ottla/ottla/kafka"
 )
 
 var broker *realkafka.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(realkafka.Run(m, realkafka.Options{}, func(c *realkafka.Cluster) { broker = c }))
+	os.Exit(sim.NoLeaks(func() int {
+		return realkafka.Run(m, realkafka.Options{}, func(c *realkafka.Cluster) { broker = c })
+	}))
 }
 
 // real connects to the broker of the package.

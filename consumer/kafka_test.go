@@ -17,13 +17,16 @@ import (
 
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/internal/realkafka"
+	"github.com/ottla/ottla/internal/sim"
 	"github.com/ottla/ottla/kafka"
 )
 
 var broker *realkafka.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(realkafka.Run(m, realkafka.Options{Brokers: 3}, func(c *realkafka.Cluster) { broker = c }))
+	os.Exit(sim.NoLeaks(func() int {
+		return realkafka.Run(m, realkafka.Options{Brokers: 3}, func(c *realkafka.Cluster) { broker = c })
+	}))
 }
 
 // onKafka connects to the real cluster and makes a topic.

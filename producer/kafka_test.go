@@ -17,13 +17,16 @@ import (
 
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/internal/realkafka"
+	"github.com/ottla/ottla/internal/sim"
 	"github.com/ottla/ottla/kafka"
 )
 
 var real *realkafka.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(realkafka.Run(m, realkafka.Options{Brokers: brokers()}, func(c *realkafka.Cluster) { real = c }))
+	os.Exit(sim.NoLeaks(func() int {
+		return realkafka.Run(m, realkafka.Options{Brokers: brokers()}, func(c *realkafka.Cluster) { real = c })
+	}))
 }
 
 // brokers is how many the version under test is started with: older lines have

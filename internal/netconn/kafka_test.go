@@ -24,6 +24,7 @@ import (
 
 	"github.com/ottla/ottla/internal/core/conn"
 	"github.com/ottla/ottla/internal/realkafka"
+	"github.com/ottla/ottla/internal/sim"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -31,7 +32,9 @@ import (
 var real *realkafka.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(realkafka.Run(m, realkafka.Options{Secure: true}, func(c *realkafka.Cluster) { real = c }))
+	os.Exit(sim.NoLeaks(func() int {
+		return realkafka.Run(m, realkafka.Options{Secure: true}, func(c *realkafka.Cluster) { real = c })
+	}))
 }
 
 func pool(t *testing.T, file string) *x509.CertPool {

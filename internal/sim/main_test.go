@@ -1,0 +1,8 @@
+package sim
+
+import (
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) { os.Exit(NoLeaks(m.Run)) }
