@@ -132,14 +132,22 @@ func (c *Consumer) settle(batches []Batch, loans []fetch.Loan) ([]Batch, error) 
 		if loans[i].Current() {
 			kept = append(kept, b)
 		}
+		c.releaseLocked(loans[i])
 	}
 	c.mu.Unlock()
 	clear(batches[len(kept):])
 	return kept, news.Err
 }
 
+// releaseLocked tells the machine that a batch reaches the user.
+func (c *Consumer) releaseLocked(l fetch.Loan) {
+	if c.machine.Release(l) {
+		c.kick()
+	}
+}
+
 // next waits for one batch or for something to tell; the batch is zero if err
-// is not nil.
+// is not nil. A batch is to be released or given back.
 func (c *Consumer) next(ctx context.Context) (b Batch, l fetch.Loan, err error) {
 	err = c.poll(ctx, func() error {
 		if _, err := c.settle(nil, nil); err != nil {
@@ -171,7 +179,12 @@ func (c *Consumer) ended(ctx context.Context) bool { return ctx.Err() != nil || 
 func (c *Consumer) Batches(ctx context.Context) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) {
 		for {
-			b, _, err := c.next(ctx)
+			b, l, err := c.next(ctx)
+			if err == nil {
+				c.mu.Lock()
+				c.releaseLocked(l)
+				c.mu.Unlock()
+			}
 			if !yield(b, err) || err != nil && c.ended(ctx) {
 				return
 			}
@@ -206,21 +219,25 @@ func (c *Consumer) Records(ctx context.Context) iter.Seq2[kafka.Record, error] {
 // the partition is sought or revoked; what was not yielded is given back. It
 // reports whether the range goes on.
 func (c *Consumer) yieldAll(ctx context.Context, b Batch, l fetch.Loan, yield func(kafka.Record, error) bool) bool {
-	next, on := b.First(), true
+	next := b.First()
 	defer func() {
 		if next < b.Next() {
 			c.do(func(m *fetch.Machine) { m.GiveBack(l, next) })
+			return
 		}
+		c.mu.Lock()
+		c.releaseLocked(l)
+		c.mu.Unlock()
 	}()
-	seen := c.interrupts.Load()
+	seen, first := c.interrupts.Load(), true
 	for o, r := range b.Records() {
-		if n := c.interrupts.Load(); n != seen {
-			if seen = n; !c.mayYield(ctx, l) {
+		if n := c.interrupts.Load(); first || n != seen { // something came since the batch was taken
+			if seen, first = n, false; !c.mayYield(ctx, l) {
 				return true
 			}
 		}
 		next = kafka.Offset(o) + 1
-		if on = yield(r, nil); !on {
+		if !yield(r, nil) {
 			return false
 		}
 	}

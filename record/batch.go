@@ -217,8 +217,8 @@ func (b Batch) Verify() error {
 
 // Payload is the batch's records, decompressed. Uncompressed ones alias the
 // batch and cost nothing; others are appended to dst, up to limit bytes (0 is
-// [compress.DefaultLimit]), and dst's memory is used where it suffices. d may be
-// nil if the batch is not compressed.
+// [compress.DefaultLimit]), and dst's memory is used where it suffices. With a
+// nil d a Decompressor is made for the call, which costs its memory each time.
 //
 // The error is a [*CorruptError] around what package compress says, such as a
 // [*compress.LimitError].
@@ -227,6 +227,9 @@ func (b Batch) Payload(d *compress.Decompressor, dst []byte, limit int) ([]byte,
 	codec := b.Codec()
 	if codec == compress.None {
 		return records, nil
+	}
+	if d == nil {
+		d = new(compress.Decompressor)
 	}
 	start := len(dst)
 	out, err := d.Decompress(dst, codec, records, limit)

@@ -67,7 +67,7 @@ func (m *Machine) begin(p *part, at Start) {
 	p.invalidate()
 	m.shelf.drop(p)
 	p.cut++
-	p.lent = false
+	p.lent, p.held = false, 0
 	p.corrupt, p.last = -1, kafka.NoEpoch
 	p.attempt, p.limit = 0, 0
 	ts, asks := at.timestamp()

@@ -82,6 +82,21 @@ func TestF11AnAbortMarkerClosesTheRangeOfItsProducer(t *testing.T) {
 	})
 }
 
+// A broker that lists a million aborted producers must not hold the consumer up:
+// the work is linear. Mutation: a list of open ranges that is searched from its
+// beginning; then this test takes minutes.
+func TestF11F22AMillionAbortedProducersCostNoQuadraticTime(t *testing.T) {
+	const n = 1 << 20
+	r := reading(t, testConfig(), 0)
+	list := make([]int64, 0, 2*n)
+	for i := range int64(n) {
+		list = append(list, i+10, 0)
+	}
+	r.answer("t", partAnswer{hw: 20, lso: 20, aborted: abortedList(list...), data: batches(
+		spec{base: 0, last: 4, pid: 10}, spec{base: 5, last: 9, pid: n + 9}, spec{base: 10, last: 14, pid: 9})})
+	wantOffsets(t, r.offsets(), 10, 11, 12, 13, 14)
+}
+
 func TestF12NothingAtOrAboveTheLastStableOffsetIsReturned(t *testing.T) {
 	log := batches(data(0, 1), tx(7, 2, 3), data(4, 4))
 	r := reading(t, testConfig(), 0)

@@ -138,7 +138,7 @@ func (a *listAnswer) partition(p *part, rp *kmsg.ListOffsetsResponseTopicPartiti
 		a.reset(p, o)
 	case o >= 0:
 		p.moveTo(o)
-	case p.list.ts > 0: // no record is that young: the end as it is now
+	case p.list.ts >= 0: // no record is that young: the end as it is now
 		p.list.ts = timeLatest
 	default:
 		m.backOff(a.now, p)
@@ -175,7 +175,6 @@ func (a *listAnswer) reset(p *part, o kafka.Offset) {
 func (a *listAnswer) move(p *part, to kafka.Offset, reason error) {
 	a.m.news.Resets = append(a.m.news.Resets, Position{TopicPartition: p.tp, Old: p.next, New: to, Reason: reason})
 	p.invalidate()
-	p.cut++
 	p.last = kafka.NoEpoch
 	p.moveTo(to)
 }

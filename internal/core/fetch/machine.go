@@ -169,7 +169,7 @@ func (m *Machine) Deadline(now time.Time) time.Time {
 // stop stops a partition with an error for the user, as soon as everything that
 // was fetched before has been handed out.
 func (m *Machine) stop(p *part, op string, err error) {
-	if len(p.queue) == 0 && !p.lent {
+	if p.drained() {
 		m.fail(p, op, err)
 		return
 	}

@@ -553,6 +553,74 @@ func TestF47PartOfABatchThatWasGivenBackComesAgain(t *testing.T) {
 	wantOffsets(t, r.offsets(), 3, 4, 6, 7)
 }
 
+// Two that poll: what one gives back comes before what the other was decoding,
+// whose offsets are not handed out twice. Mutation: Deliver or Unreadable without
+// behind.
+func TestF47ABatchComesBackWhileTheNextIsDecoded(t *testing.T) {
+	for _, good := range []bool{true, false} {
+		t.Run(fmt.Sprint("next is good: ", good), func(t *testing.T) {
+			r := reading(t, testConfig(), 0)
+			r.answer("t", partAnswer{hw: 20, lso: 20, data: batches(data(0, 4), mark(record.Commit, 1, 5), data(6, 9), data(10, 12))})
+			_, first, _ := r.hold()
+			second, _ := r.m.Take(r.now)
+			r.m.GiveBack(first, 3)
+			if r.position(tp0) != 3 {
+				t.Errorf("position %d", r.position(tp0))
+			}
+			if !good {
+				r.m.Unreadable(r.now, second, errors.New("bad"))
+				r.check()
+				wantOffsets(t, r.offsets(), 3, 4)
+				if e := asError[*kafka.UnreadableError](t, r.err()); e.Offset != 6 || e.Next != 10 {
+					t.Errorf("%v", e)
+				}
+				return
+			}
+			if !r.m.Deliver(second) {
+				t.Error("not delivered")
+			}
+			r.check()
+			r.m.Release(second)
+			if r.position(tp0) != 3 {
+				t.Errorf("position %d", r.position(tp0))
+			}
+			wantOffsets(t, r.offsets(), 3, 4, 10, 11, 12)
+			if r.position(tp0) != 13 {
+				t.Errorf("position %d", r.position(tp0))
+			}
+		})
+	}
+}
+
+// An error stops a partition behind what the user has: a batch that is only in
+// part used keeps its rest in front of the error. Mutation: stop without held.
+func TestF8F42AnErrorWaitsForABatchThatIsHalfUsed(t *testing.T) {
+	r := reading(t, testConfig(), 0)
+	r.answer("t", partAnswer{hw: 20, lso: 20, data: batches(data(0, 4))})
+	_, l, _ := r.hold()
+	r.answer("t", partAnswer{code: 29})
+	if err := r.err(); err != nil {
+		t.Fatalf("%v came before the records in front of it", err)
+	}
+	r.m.GiveBack(l, 2)
+	r.check()
+	wantOffsets(t, r.offsets(), 2, 3, 4)
+	if asError[*kafka.OpError](t, r.err()) == nil || r.position(tp0) != 5 {
+		t.Errorf("%v, position %d", r.err(), r.position(tp0))
+	}
+
+	r = reading(t, testConfig(), 0)
+	r.answer("t", partAnswer{hw: 20, lso: 20, data: batches(data(0, 4))})
+	_, l, _ = r.hold()
+	r.answer("t", partAnswer{code: 29})
+	r.poll() // by another: the partition stops
+	r.m.GiveBack(l, 2)
+	r.check()
+	if r.position(tp0) != 2 {
+		t.Errorf("position %d: whoever seeks there loses records", r.position(tp0))
+	}
+}
+
 func TestF49AssignKeepsWhatStays(t *testing.T) {
 	r := manyParts(t, testConfig(), 2)
 	r.answer("t", partAnswer{p: 0, hw: 9, lso: 9, data: batches(data(0, 4))}, partAnswer{p: 1, hw: 9, lso: 9, data: batches(data(0, 4))})

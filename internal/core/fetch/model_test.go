@@ -144,8 +144,18 @@ func (m *model) answer() {
 	m.r.step()
 }
 
+// poll takes a batch and uses all of it, or a part and gives the rest back.
 func (m *model) poll() {
-	recs, ok := m.r.pollOne()
+	recs, l, ok := m.r.hold()
+	if recs != nil {
+		if n := rapid.IntRange(0, 2*len(recs)).Draw(m.t, "used"); n < len(recs) {
+			m.r.m.GiveBack(l, recs[n].o)
+			recs = recs[:n]
+		} else {
+			m.r.m.Release(l)
+		}
+		m.r.check()
+	}
 	m.r.step()
 	if !ok {
 		return

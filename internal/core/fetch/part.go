@@ -66,6 +66,7 @@ type stock struct {
 	queue    []chunk // not taken yet, in offset order
 	buffered int64   // bytes of queue
 	lent     bool    // a batch was taken and not yet delivered
+	held     int     // batches that were delivered and have perhaps not reached the user
 	inRing   bool
 }
 
@@ -131,11 +132,14 @@ func (p *part) soon() bool {
 		p.attempt < patientAfter && p.topic.attempt < patientAfter
 }
 
+// drained reports whether all that was fetched has reached the user.
+func (p *part) drained() bool { return len(p.queue) == 0 && !p.lent && p.held == 0 }
+
 // wantsList reports whether a ListOffsets should name the partition. A reset
-// waits until everything that was read before has been handed out.
+// waits until everything that was read before has reached the user.
 func (p *part) wantsList() bool {
 	return p.state == stateListing && !p.stale && p.leader != kafka.NoNode && p.listed.id == 0 &&
-		(!p.list.reset || len(p.queue) == 0 && !p.lent)
+		(!p.list.reset || p.drained())
 }
 
 // invalidate makes answers that are on their way void.

@@ -74,6 +74,21 @@ func TestB154ATimeWithoutARecordIsTheEndAsItIsThen(t *testing.T) {
 	}
 }
 
+// 1970 is a time like others: it must not be taken for "no time". Mutation:
+// list.ts > 0.
+func TestB154F30TheTimeZeroInAnEmptyLogIsItsEnd(t *testing.T) {
+	r := starting(t, testConfig(), AtTime(0))
+	if got := r.listed(-1, 0).Timestamp; got != 0 {
+		t.Errorf("asked for %d", got)
+	}
+	if got := r.listed(0, 0).Timestamp; got != -1 {
+		t.Errorf("asked for %d, want the latest", got)
+	}
+	if r.position(tp0) != 0 {
+		t.Errorf("position %d", r.position(tp0))
+	}
+}
+
 func TestF30ListErrorsFollowTheirDisposition(t *testing.T) {
 	r := starting(t, testConfig(), Earliest())
 	r.listed(0, 78)
@@ -185,6 +200,50 @@ func TestF32AResetWaitsForWhatWasReadBefore(t *testing.T) {
 	if rs := r.m.News().Resets; len(rs) != 1 || rs[0].Old != 55 {
 		t.Errorf("%+v", rs)
 	}
+}
+
+// What Poll has taken and not returned, or what a range over records is in the
+// middle of, is not handed out yet either. Mutation: drained without held.
+func TestF32F47AResetWaitsUntilBatchesHaveReachedTheUser(t *testing.T) {
+	begin := func(t *testing.T) (*rig, Loan) {
+		r := reading(t, testConfig(), 50)
+		r.answer("t", partAnswer{hw: 60, lso: 60, data: batches(data(50, 54))})
+		r.answer("t", partAnswer{code: 1})
+		_, l, _ := r.hold()
+		r.step()
+		if _, ok := maybe[*ListAction](r); ok {
+			t.Fatal("the reset began while the user did not have the batch")
+		}
+		return r, l
+	}
+	t.Run("released", func(t *testing.T) {
+		r, l := begin(t)
+		if !r.m.Release(l) {
+			t.Error("nobody is told that the reset may go on")
+		}
+		r.step()
+		r.listed(80, 0)
+		if !l.Current() {
+			t.Error("the reset revoked what was handed out before it")
+		}
+		if r.position(tp0) != 80 {
+			t.Errorf("position %d", r.position(tp0))
+		}
+	})
+	t.Run("given back", func(t *testing.T) {
+		r, l := begin(t)
+		r.m.GiveBack(l, 53)
+		r.check()
+		r.step()
+		if _, ok := maybe[*ListAction](r); ok {
+			t.Fatal("the reset began before what came back was handed out")
+		}
+		wantOffsets(t, r.offsets(), 53, 54)
+		r.listed(80, 0)
+		if rs := r.m.News().Resets; len(rs) != 1 || rs[0].Old != 55 {
+			t.Errorf("%+v", rs)
+		}
+	})
 }
 
 // R39: a seek at every step of a load. Mutation: onListed without the ask's id.

@@ -228,26 +228,37 @@ func (r *rig) poll() (recs []got) {
 	}
 }
 
-// pollOne takes one batch.
+// pollOne takes one batch and hands it to the user.
 func (r *rig) pollOne() ([]got, bool) {
+	r.t.Helper()
+	recs, l, ok := r.hold()
+	if recs != nil {
+		r.m.Release(l)
+		r.check()
+	}
+	return recs, ok
+}
+
+// hold takes one batch, which does not reach the user yet.
+func (r *rig) hold() ([]got, Loan, bool) {
 	r.t.Helper()
 	l, ok := r.m.Take(r.now)
 	r.check()
 	if !ok {
-		return nil, false
+		return nil, l, false
 	}
 	payload, err := r.dec.Decode(l.Batch)
 	if err != nil {
 		r.m.Unreadable(r.now, l, err)
 		r.check()
-		return nil, true
+		return nil, l, true
 	}
 	if !r.m.Deliver(l) {
 		r.check()
-		return nil, true
+		return nil, l, true
 	}
 	r.check()
-	return recordsOf(l, payload), true
+	return append([]got{}, recordsOf(l, payload)...), l, true
 }
 
 func recordsOf(l Loan, payload []byte) (recs []got) {

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/ottla/ottla/kafka"
@@ -51,7 +52,8 @@ func (m *Machine) Take(now time.Time) (Loan, bool) {
 }
 
 // Deliver hands a decoded batch out: the position moves behind it. It is false
-// if a seek or a revoke came between; then the batch must be dropped.
+// if a seek or a revoke came between; then the batch must be dropped. Until
+// Release or GiveBack the batch may not have reached the user.
 func (m *Machine) Deliver(l Loan) bool {
 	p := l.p
 	m.shelf.release(l.frame)
@@ -59,25 +61,55 @@ func (m *Machine) Deliver(l Loan) bool {
 		return false
 	}
 	p.lent = false
-	p.position, p.last = l.next, l.epoch
+	p.held++
+	if at := p.behind(l.From); at > 0 { // another came back meanwhile: the position is there
+		p.queue = slices.Insert(p.queue, at, chunk{from: l.From, next: l.next, epoch: l.epoch})
+	} else {
+		p.position, p.last = l.next, l.epoch
+	}
 	p.settle()
 	m.shelf.enlist(p)
 	return true
+}
+
+// Release tells that a delivered batch has reached the user, and reports whether
+// the partition waited for that. It does nothing after a seek or a revoke.
+func (m *Machine) Release(l Loan) (waited bool) {
+	p := l.p
+	if p.cut != l.cut {
+		return false
+	}
+	p.held--
+	return p.wantsList()
+}
+
+// behind is the place in the queue of what begins at offset o.
+func (p *part) behind(o kafka.Offset) int {
+	i := slices.IndexFunc(p.queue, func(c chunk) bool { return c.from >= o })
+	if i < 0 {
+		return len(p.queue)
+	}
+	return i
 }
 
 // Current reports whether a batch that was delivered may still be given to the
 // user (F47).
 func (l Loan) Current() bool { return l.p.cut == l.cut }
 
-// GiveBack takes a delivered batch back of which only the records below offset
-// from were used; it is handed out again from there.
+// GiveBack takes a delivered batch back, in place of Release, of which only the
+// records below offset from were used; it is handed out again from there.
 func (m *Machine) GiveBack(l Loan, from kafka.Offset) {
 	p := l.p
-	if p.cut != l.cut || p.state == stateFailed || from >= l.next {
+	if p.cut != l.cut {
 		return
 	}
-	if p.state == stateListing { // a reset waits until this is handed out
-		p.invalidate()
+	p.held--
+	if from >= l.next {
+		return
+	}
+	if p.state == stateFailed { // only the position can tell of it
+		p.position = min(p.position, from)
+		return
 	}
 	f := &frame{bytes: int64(l.Batch.Size()), refs: 1}
 	m.shelf.used += f.bytes
@@ -98,8 +130,15 @@ func (m *Machine) Unreadable(now time.Time, l Loan, err error) {
 	if l.p.cut != l.cut {
 		return
 	}
-	l.p.lent = false
-	m.decide(now, l.p, chunk{from: l.From, next: l.next, err: err})
+	p := l.p
+	p.lent = false
+	c := chunk{from: l.From, next: l.next, err: err}
+	if at := p.behind(l.From); at > 0 { // another came back meanwhile: it goes first
+		p.queue = slices.Insert(p.queue, at, c)
+		m.shelf.enlist(p)
+		return
+	}
+	m.decide(now, p, c)
 }
 
 // decide is for what stops a partition, when all before it was handed out.

@@ -147,7 +147,7 @@ func nextOf(err error, at kafka.Offset) kafka.Offset {
 // aborted follows the aborted transactions of an answer.
 type aborted struct {
 	list []kmsg.FetchResponseTopicPartitionAbortedTransaction // not begun yet, sorted
-	open []kafka.ProducerID
+	open map[kafka.ProducerID]struct{}
 }
 
 // reset begins with the list of an answer, whose order is not to be trusted
@@ -162,18 +162,18 @@ func (a *aborted) reset(list []kmsg.FetchResponseTopicPartitionAbortedTransactio
 // enter opens the ranges that begin at or below offset last.
 func (a *aborted) enter(last kafka.Offset) {
 	for len(a.list) > 0 && kafka.Offset(a.list[0].FirstOffset) <= last {
-		if id := kafka.ProducerID(a.list[0].ProducerID); !a.has(id) {
-			a.open = append(a.open, id)
+		if a.open == nil {
+			a.open = make(map[kafka.ProducerID]struct{})
 		}
+		a.open[kafka.ProducerID(a.list[0].ProducerID)] = struct{}{}
 		a.list = a.list[1:]
 	}
 }
 
-func (a *aborted) has(id kafka.ProducerID) bool { return slices.Contains(a.open, id) }
+func (a *aborted) has(id kafka.ProducerID) bool {
+	_, ok := a.open[id]
+	return ok
+}
 
 // leave closes the range of a producer at its abort marker.
-func (a *aborted) leave(id kafka.ProducerID) {
-	if i := slices.Index(a.open, id); i >= 0 {
-		a.open = slices.Delete(a.open, i, i+1)
-	}
-}
+func (a *aborted) leave(id kafka.ProducerID) { delete(a.open, id) }
