@@ -160,10 +160,13 @@ func (c *actor) kick() {
 	}
 }
 
-// post hands the machine something that came. It never blocks.
+// post hands the machine something that came, if that is not too late. It never
+// blocks.
 func (c *actor) post(f func(now time.Time)) {
 	c.mu.Lock()
-	c.inbox = append(c.inbox, f)
+	if c.tasks.Context().Err() == nil {
+		c.inbox = append(c.inbox, f)
+	}
 	c.mu.Unlock()
 	c.kick()
 }

@@ -98,13 +98,16 @@ type Log struct {
 // Config says how to consume. The zero value is a safe default for every field.
 // [New] copies and validates it.
 type Config struct {
-	MaxWait           time.Duration // fetch.max.wait.ms: how long a broker may wait for MinBytes; 0 = 500 ms
-	MinBytes          int32         // fetch.min.bytes; 0 = 1
-	MaxBytes          int32         // fetch.max.bytes: of one answer; 0 = 32 MiB
-	PartitionMaxBytes int32         // max.partition.fetch.bytes: of one partition in an answer; 0 = 1 MiB
-	Isolation         Isolation     // isolation.level; zero = read committed
-	Reset             Reset         // auto.offset.reset, for positions outside of the log; zero = nearest
-	NoCRC             bool          // inverse of check.crcs
+	// MaxWait is how long a broker may hold a Fetch back for MinBytes
+	// (fetch.max.wait.ms); 0 = 500 ms. There is one Fetch per broker at a time, so
+	// a partition that is added, resumed or sought meanwhile waits as long.
+	MaxWait           time.Duration
+	MinBytes          int32     // fetch.min.bytes; 0 = 1
+	MaxBytes          int32     // fetch.max.bytes: of one answer; 0 = 32 MiB
+	PartitionMaxBytes int32     // max.partition.fetch.bytes: of one partition in an answer; 0 = 1 MiB
+	Isolation         Isolation // isolation.level; zero = read committed
+	Reset             Reset     // auto.offset.reset, for positions outside of the log; zero = nearest
+	NoCRC             bool      // inverse of check.crcs
 
 	// Budget bounds the bytes that were fetched and not yet handed out, together
 	// with those that may be on their way; 0 = 128 MiB. A batch above every limit

@@ -38,13 +38,17 @@ func New(c *cluster.Cluster, cfg Config) (*Consumer, error) {
 }
 
 // Close ends outstanding fetches without waiting for their answers, wakes every
-// call that waits, and waits for the consumer's own goroutines. Afterwards every
-// call returns [cluster.ErrClosed]. Close may be called more than once and
-// returns nil.
+// call that waits, and waits for the consumer's own goroutines. What was fetched
+// and not handed out is given up. Afterwards nothing is assigned and calls return
+// [cluster.ErrClosed]. Close may be called more than once and returns nil.
 func (c *Consumer) Close() error {
 	c.tasks.Cancel(cluster.ErrClosed)
 	_ = c.tasks.Wait()
 	c.watch.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inbox = nil
+	c.machine.Assign(nil)
 	return nil
 }
 
@@ -119,7 +123,9 @@ func (notAssignedError) MayHaveHappened() bool { return false }
 // Seek moves the position of an assigned partition. It takes effect before the
 // next record is returned, in any state: while offsets load, on a paused
 // partition, in a callback. A partition that had stopped with an error reads on.
-// It does not wait. The error wraps [ErrNotAssigned] or is [cluster.ErrClosed].
+// Seek does not wait; records come after the Fetch that the broker may hold back
+// meanwhile for others, so up to Config.MaxWait later. That goes for Add, Assign
+// and Resume too. The error wraps [ErrNotAssigned] or is [cluster.ErrClosed].
 func (c *Consumer) Seek(tp kafka.TopicPartition, to Start) error {
 	if err := c.closed(); err != nil {
 		return err

@@ -141,7 +141,7 @@ func (c *Consumer) settle(batches []Batch, loans []fetch.Loan) ([]Batch, error) 
 
 // releaseLocked tells the machine that a batch reaches the user.
 func (c *Consumer) releaseLocked(l fetch.Loan) {
-	if c.machine.Release(l) {
+	if l.Release() {
 		c.kick()
 	}
 }

@@ -120,3 +120,27 @@ func checkOne(t *testing.T, path, src string) []breach {
 	}
 	return b
 }
+
+// A variable whose name an import path happens to end with is no package.
+func TestImportedIsExact(t *testing.T) {
+	src := `package p
+
+import (
+	"math/rand/v2"
+	"net/http/view"
+	clock "time"
+)
+`
+	f, err := parse(fstest.MapFS{"record/a.go": {Data: []byte(src)}}, "record/a.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"rand": "math/rand/v2", "view": "net/http/view", "clock": "time",
+		"d": "", "nd": "", "v2": "", "http": "", "time": "", "": "",
+	} {
+		if got := f.imported(name); got != want {
+			t.Errorf("%q stands for %q, want %q", name, got, want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,11 +41,22 @@ func (f *file) imported(name string) string {
 		switch {
 		case s.Name != nil && s.Name.Name == name:
 			return p
-		case s.Name == nil && (path.Base(p) == name || strings.HasSuffix(path.Dir(p), name) && strings.HasPrefix(path.Base(p), "v")):
+		case s.Name == nil && baseName(p) == name:
 			return p
 		}
 	}
 	return ""
+}
+
+// majorVersion is the last element of the path of a module's later versions.
+var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
+
+// baseName is the name that a package most likely has by its import path.
+func baseName(p string) string {
+	if base := path.Base(p); !majorVersion.MatchString(base) {
+		return base
+	}
+	return path.Base(path.Dir(p))
 }
 
 // load parses every Go file below fsys, without folders that are modules of

@@ -580,7 +580,7 @@ func TestF47ABatchComesBackWhileTheNextIsDecoded(t *testing.T) {
 				t.Error("not delivered")
 			}
 			r.check()
-			r.m.Release(second)
+			second.Release()
 			if r.position(tp0) != 3 {
 				t.Errorf("position %d", r.position(tp0))
 			}

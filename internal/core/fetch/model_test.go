@@ -152,7 +152,7 @@ func (m *model) poll() {
 			m.r.m.GiveBack(l, recs[n].o)
 			recs = recs[:n]
 		} else {
-			m.r.m.Release(l)
+			l.Release()
 		}
 		m.r.check()
 	}

@@ -218,7 +218,7 @@ func TestF32F47AResetWaitsUntilBatchesHaveReachedTheUser(t *testing.T) {
 	}
 	t.Run("released", func(t *testing.T) {
 		r, l := begin(t)
-		if !r.m.Release(l) {
+		if !l.Release() {
 			t.Error("nobody is told that the reset may go on")
 		}
 		r.step()

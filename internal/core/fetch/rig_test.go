@@ -233,7 +233,7 @@ func (r *rig) pollOne() ([]got, bool) {
 	r.t.Helper()
 	recs, l, ok := r.hold()
 	if recs != nil {
-		r.m.Release(l)
+		l.Release()
 		r.check()
 	}
 	return recs, ok

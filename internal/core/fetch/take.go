@@ -74,7 +74,7 @@ func (m *Machine) Deliver(l Loan) bool {
 
 // Release tells that a delivered batch has reached the user, and reports whether
 // the partition waited for that. It does nothing after a seek or a revoke.
-func (m *Machine) Release(l Loan) (waited bool) {
+func (l Loan) Release() (waited bool) {
 	p := l.p
 	if p.cut != l.cut {
 		return false

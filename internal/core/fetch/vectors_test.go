@@ -279,7 +279,7 @@ func (v *frameVector) run(t *testing.T) (filtered int) {
 			t.Fatal(err)
 		}
 		r.m.Deliver(l)
-		r.m.Release(l)
+		l.Release()
 		for _, g := range recordsOf(l, payload) {
 			if g.o < at[l.TopicPartition] {
 				t.Errorf("offset %d is below the position", g.o)
