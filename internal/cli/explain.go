@@ -57,10 +57,13 @@ func (a *app) explain(err error) string {
 	if errors.As(err, &usage) {
 		return usage.text
 	}
-	if errors.Is(err, errInterrupted) {
-		return "interrupted" + unknownTail(err)
-	}
 	text := strings.TrimPrefix(err.Error(), "ottla: ")
+	if errors.Is(err, errInterrupted) {
+		if before, cut := strings.CutSuffix(text, ": "+errInterrupted.Error()); cut {
+			return errInterrupted.Error() + ": " + before + unknownTail(err)
+		}
+		return errInterrupted.Error() + unknownTail(err)
+	}
 	for _, explain := range []func(*app, error) string{
 		explainCertificate, explainLookAlike, explainLogin, explainAuthorization, explainSize, explainPosition, explainSilence, explainDial, explainTime,
 	} {
