@@ -265,3 +265,16 @@ func TestTheFirstSignalIsBoundedByTimeoutAndTheSecondEndsAtOnce(t *testing.T) {
 
 // pipeIsEmpty gives the process time to read its input.
 func pipeIsEmpty(*process) bool { time.Sleep(100 * time.Millisecond); return true }
+
+func TestARefusalOfTheBrokerStopsAnInputThatIsStillOpen(t *testing.T) {
+	e := newEmbedded(t, ottlatest.Config{Brokers: 1, Topics: map[string]int{"t": 1}})
+	e.Fail(int16(kmsg.Produce), kerr.MessageTooLarge.Code, -1, 1)
+	p := run{args: []string{"produce", "t", "--report"}, env: e.env()}.start(t)
+	fmt.Fprintln(p.stdin, "a")
+	p.line(t) // it is written
+	fmt.Fprintln(p.stdin, "b")
+	res := p.wait(t) // the input is never closed
+	if res.status != 1 || !strings.HasPrefix(res.stderr, "ottla: line 2: refused: ") || !strings.HasSuffix(res.stderr, "ottla: 1 record written, 1 refused, 0 unknown\n") {
+		t.Errorf("%+v", res)
+	}
+}
