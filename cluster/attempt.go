@@ -76,17 +76,13 @@ func worthwhile(err error) bool {
 	if errors.As(err, &h) {
 		return false
 	}
-	var be *kafka.BrokerError
-	if errors.As(err, &be) {
-		switch retry.Of(be.Code) {
-		case retry.Retry, retry.RefreshMetadata, retry.FindCoordinator, retry.FindController, retry.Rebootstrap:
-			return true
-		}
+	if permanent(err) {
 		return false
 	}
+	var be *kafka.BrokerError
 	var ue *UnreachableError
 	var nl *kafka.NoLeaderError
-	return !permanent(err) && (isConnection(err) || errors.As(err, &ue) || errors.As(err, &nl) || errors.Is(err, ErrNoController))
+	return isConnection(err) || errors.As(err, &be) || errors.As(err, &ue) || errors.As(err, &nl) || errors.Is(err, ErrNoController)
 }
 
 // codeOf is the broker's code that err is about, 0 if it is not about one.

@@ -2,11 +2,14 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
 
+	"github.com/ottla/ottla/internal/core/retry"
+	"github.com/ottla/ottla/internal/netconn"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -123,24 +126,51 @@ func opError(op string, broker kafka.NodeID, err error) error {
 	return &kafka.OpError{Op: op, Broker: broker, Partition: -1, Err: err}
 }
 
-// permanent reports whether trying again cannot help, whatever the request.
+// permanent reports whether trying again within a call cannot help, whatever
+// the request: refused credentials, certificates and versions, codes without a
+// remedy, an address that is no broker.
 func permanent(err error) bool {
 	var ue *UnreachableError
 	if errors.As(err, &ue) {
-		for _, e := range ue.Errs {
-			if !permanent(e) {
-				return false
-			}
-		}
-		return true
+		return permanentRound(ue.Errs)
 	}
-	if errors.Is(err, ErrClosed) || errors.Is(err, ErrNotRouted) {
-		return true
+	var be *kafka.BrokerError
+	if errors.As(err, &be) && !isRefusal(err) {
+		return !remediable(be.Code)
 	}
-	var auth *kafka.AuthError
-	var version *kafka.VersionError
 	var protocol *kafka.ProtocolError
-	return errors.As(err, &auth) || errors.As(err, &version) || errors.As(err, &protocol) || isCertificate(err)
+	var plaintext tls.RecordHeaderError
+	return errors.Is(err, ErrClosed) || errors.Is(err, ErrNotRouted) ||
+		netconn.Permanent(err) || errors.As(err, &protocol) || errors.As(err, &plaintext)
+}
+
+// permanentRound is permanent for a round over several addresses. Credentials
+// are the cluster's: one broker that refuses them speaks for all, and is not
+// asked again because others are down.
+func permanentRound(errs []error) bool {
+	all := len(errs) > 0
+	for _, err := range errs {
+		if isRefusal(err) {
+			return true
+		}
+		all = all && permanent(err)
+	}
+	return all
+}
+
+// isRefusal reports whether a broker refused to authenticate this client.
+func isRefusal(err error) bool {
+	var auth *kafka.AuthError
+	return errors.As(err, &auth)
+}
+
+// remediable reports whether an attempt after a code may end better.
+func remediable(code int16) bool {
+	switch retry.Of(code) {
+	case retry.Retry, retry.RefreshMetadata, retry.FindCoordinator, retry.FindController, retry.Rebootstrap:
+		return true
+	}
+	return false
 }
 
 // ended is the error of a call whose context ended before anything was sent.

@@ -92,15 +92,6 @@ func tp(topic string, p int32) kafka.TopicPartition {
 	return kafka.TopicPartition{Topic: topic, Partition: p}
 }
 
-// metadataRequests are the Metadata requests that a broker saw.
-func metadataRequests(b interface{ FramesOf(int16) []sim.Frame }) []*kmsg.MetadataRequest {
-	var out []*kmsg.MetadataRequest
-	for _, f := range b.FramesOf(3) {
-		out = append(out, f.Req.(*kmsg.MetadataRequest))
-	}
-	return out
-}
-
 // allMetadata are the Metadata requests that all brokers saw, in their order.
 func (r *rig) allMetadata() []*kmsg.MetadataRequest {
 	var out []*kmsg.MetadataRequest

@@ -124,7 +124,10 @@ func (s *state) publish() {
 		case kafka.BrokerGone:
 			s.coords.ForgetNode(e.Broker.ID)
 			brokers = true
-		case kafka.BrokerAdded, kafka.Rebootstrapped:
+		case kafka.BrokerAdded:
+			s.coords.Moved(e.Broker)
+			brokers = true
+		case kafka.Rebootstrapped:
 			brokers = true
 		}
 		s.log(e)

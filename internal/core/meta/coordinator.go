@@ -121,6 +121,16 @@ func (c *Coordinators) ForgetNode(node kafka.NodeID) {
 	}
 }
 
+// Moved drops every entry that has the node at another address than the cluster
+// names now.
+func (c *Coordinators) Moved(to kafka.Broker) {
+	for k, b := range c.known {
+		if b.ID == to.ID && b.Addr() != to.Addr() {
+			delete(c.known, k)
+		}
+	}
+}
+
 // ForgetAll drops every entry.
 func (c *Coordinators) ForgetAll() { clear(c.known) }
 

@@ -1,0 +1,145 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/internal/sim"
+	"github.com/ottla/ottla/kafka"
+)
+
+// TestC69R33ARejectedLeaderIsAskedNoMoreDuringTheElection fails where the
+// router does not forget the leader that refused: while metadata has no new
+// one, the old one would be asked again and again.
+func TestC69R33ARejectedLeaderIsAskedNoMoreDuringTheElection(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, r *rig) {
+		r.topic("t", 1, 1)
+		r.answerOffsets()
+		c := r.connect()
+		mustDo(t, second(c.Request(r.within(time.Minute), listOffsets(tp("t", 0), tp("t", 1)))))
+		r.sim.Broker(1).Forget()
+		r.sim.Broker(1).Handle(2, func(q *sim.Request) sim.Answer {
+			resp := offsetsOf(q)
+			for i := range resp.Topics[0].Partitions {
+				if p := &resp.Topics[0].Partitions[i]; p.Partition == 0 {
+					p.ErrorCode = kerr.NotLeaderForPartition.Code
+				}
+			}
+			return sim.Reply(resp)
+		})
+		r.sim.Update(func(tp *sim.Topology) { tp.Topics[0].Partitions[0] = sim.Partition{Leader: -1, Epoch: -1, Error: 5} })
+		time.AfterFunc(3*time.Second, func() {
+			r.sim.Update(func(tp *sim.Topology) { tp.Topics[0].Partitions[0] = sim.Partition{Leader: 2, Epoch: 4} })
+		})
+		resp, err := c.Request(r.within(time.Minute), listOffsets(tp("t", 0), tp("t", 1)))
+		mustDo(t, err)
+		if got := offsets(t, resp); got[tp("t", 0)] != 2000 || got[tp("t", 1)] != 1001 {
+			t.Errorf("offsets %v", got)
+		}
+		if n := r.sim.Broker(1).Count(2); n != 1 {
+			t.Errorf("the leader that refused was asked %d times", n)
+		}
+	})
+}
+
+// TestC3ABootstrapAddressAndTheBrokerAtItAreOneEntry has metadata name the
+// address in another spelling, and the lanes of the one serve the other.
+func TestC3ABootstrapAddressAndTheBrokerAtItAreOneEntry(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, r *rig) {
+		r.sim.Update(func(tp *sim.Topology) { tp.Nodes[0].Host = "B1" })
+		c := r.connect(func(cfg *Config) { cfg.Bootstrap = []string{"b1:9092"} })
+		mustDo(t, c.refresh(t.Context(), nil, needNow))
+		mustDo(t, describe(1, c, r))
+		if n := r.sim.Broker(1).Accepted(); n != 1 {
+			t.Errorf("%d sockets for one address", n)
+		}
+		addrs := map[string]bool{}
+		for _, s := range c.Stats().Connections {
+			addrs[s.Addr] = true
+		}
+		if len(addrs) != 1 || !addrs["b1:9092"] {
+			t.Errorf("entries %v", addrs)
+		}
+	})
+}
+
+// TestK8TheAddressOfACoordinatorIsUsedAndKept has a coordinator that metadata
+// never names: refreshes do not retire its sockets.
+func TestK8TheAddressOfACoordinatorIsUsedAndKept(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, r *rig) {
+		r.sim.Update(func(tp *sim.Topology) { tp.Nodes = tp.Nodes[:2] })
+		r.everywhere(10, func(q *sim.Request) sim.Answer {
+			resp := r.sim.FindCoordinator(q)
+			for i := range resp.Coordinators {
+				rc := &resp.Coordinators[i]
+				rc.ErrorCode, rc.NodeID, rc.Host, rc.Port = 0, 3, "b3", 9092
+			}
+			return sim.Reply(resp)
+		})
+		c := r.connect(func(cfg *Config) { cfg.Bootstrap = []string{"b1:9092", "b2:9092"} })
+		beat := &kmsg.HeartbeatRequest{Group: "g"}
+		mustDo(t, second(c.Request(r.within(time.Minute), beat)))
+		r.sim.Update(func(tp *sim.Topology) { // the map changes
+			tp.Nodes = append(tp.Nodes, sim.Node{ID: 9, Host: "b9", Port: 9092})
+		})
+		mustDo(t, c.refresh(t.Context(), nil, needNow))
+		time.Sleep(time.Second)
+		mustDo(t, second(c.Request(r.within(time.Minute), beat)))
+		if a, n := r.sim.Broker(3).Accepted(), r.sim.Broker(3).Count(12); a != 1 || n != 2 {
+			t.Errorf("%d sockets, %d heartbeats at the coordinator", a, n)
+		}
+	})
+}
+
+// TestB050ACoordinatorThatMovedIsLookedUpAtOnce has the coordinator's node turn
+// up at another address while the old one swallows every packet: without the
+// new look-up the next request waits for a dial that cannot end.
+func TestB050ACoordinatorThatMovedIsLookedUpAtOnce(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, r *rig) {
+		r.sim.Update(func(tp *sim.Topology) { tp.Nodes = tp.Nodes[:3] })
+		r.coordinates("g", 3)
+		c := r.connect(func(cfg *Config) { cfg.Bootstrap = []string{"b1:9092"} })
+		beat := &kmsg.HeartbeatRequest{Group: "g"}
+		mustDo(t, second(c.Request(r.within(time.Minute), beat)))
+		r.sim.Broker(3).EndAll(sim.Close)
+		r.net.BlackHole("b3:9092", true)
+		r.sim.Update(func(tp *sim.Topology) { tp.Nodes[2].Host = "b4" })
+		mustDo(t, c.refresh(t.Context(), nil, needNow))
+		start := time.Now()
+		mustDo(t, second(c.Request(r.within(time.Minute), beat)))
+		if took := time.Since(start); took > time.Second || r.sim.Broker(4).Count(12) != 1 {
+			t.Errorf("after %v", took)
+		}
+	})
+}
+
+// TestB050ACoordinatorThatIsGoneForGoodIsReplaced has the coordinator die, and
+// the cluster elect another only later and drop it from its list.
+func TestB050ACoordinatorThatIsGoneForGoodIsReplaced(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, r *rig) {
+		r.coordinates("g", 3)
+		c := r.connect(func(cfg *Config) { cfg.Bootstrap = []string{"b1:9092", "b2:9092"} })
+		commit := func() error {
+			req := kmsg.NewPtrOffsetCommitRequest()
+			req.Group = "g"
+			return second(c.Request(r.within(time.Minute), req))
+		}
+		mustDo(t, commit())
+		r.sim.Broker(3).Close()
+		start := time.Now()
+		time.AfterFunc(4*time.Second, func() {
+			r.coordinates("g", 2)
+			r.sim.Update(func(tp *sim.Topology) { tp.Nodes = tp.Nodes[:2] })
+		})
+		mustDo(t, commit())
+		if took := time.Since(start); took < 4*time.Second || took > 6*time.Second {
+			t.Errorf("resumed after %v", took)
+		}
+		if b, err := c.Coordinator(r.within(time.Second), GroupCoordinator, "g"); err != nil || b.ID != kafka.NodeID(2) {
+			t.Errorf("%v, %v", b, err)
+		}
+	})
+}
