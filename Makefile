@@ -31,7 +31,7 @@ unit:
 # Every test there is: unit, virtual time, and the suite on a real Kafka, which
 # is fetched and started as needed (see docs/testing.md).
 all-tests:
-	scripts/kafka fetch
+	scripts/kafka fetch --warm
 	$(GO) test -race -shuffle=on -count=1 -timeout 20m -tags kafka ./...
 
 # The real-Kafka suite against the version in OTTLA_KAFKA_VERSION (default 4.4.0).
@@ -45,7 +45,7 @@ fuzz:
 # The suite against other lines of Kafka.
 compat:
 	@set -e; for v in $(COMPAT); do echo "== Kafka $$v"; \
-	  scripts/kafka fetch $$v; \
+	  scripts/kafka fetch --warm $$v; \
 	  OTTLA_KAFKA_VERSION=$$v $(GO) test -count=1 -timeout 20m -tags kafka ./...; done
 
 bench:
