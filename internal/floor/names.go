@@ -56,22 +56,7 @@ var interfaceNames = map[string]bool{
 }
 
 func receiverExported(d *ast.FuncDecl) bool {
-	if d.Recv == nil {
-		return true
-	}
-	t := d.Recv.List[0].Type
-	for {
-		switch x := t.(type) {
-		case *ast.StarExpr:
-			t = x.X
-		case *ast.IndexExpr:
-			t = x.X
-		case *ast.Ident:
-			return x.IsExported()
-		default:
-			return true
-		}
-	}
+	return d.Recv == nil || ast.IsExported(receiver(d))
 }
 
 func genDocs(f *file, d *ast.GenDecl) []breach {
