@@ -2,11 +2,16 @@ package consumer
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ottla/ottla/internal/core/fetch"
 	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/ottlatest"
 	"github.com/ottla/ottla/record"
 	"github.com/ottla/ottla/record/compress"
 )
@@ -61,6 +66,40 @@ func TestF44ReadingRecordsAllocatesNothingPerRecord(t *testing.T) {
 			t.Error("nothing was read")
 		}
 	}
+}
+
+// F45: a range over records costs no allocation per record either; headers lie in
+// slabs of 128. Mutation: a Reader without its slab.
+func TestF45ARangeOverRecordsAllocatesNothingPerRecord(t *testing.T) {
+	const records, headers = 1000, 2
+	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 1}}, func(ctx context.Context, w *world) {
+		var rs []*kgo.Record
+		for range records {
+			rs = append(rs, &kgo.Record{Topic: "t", Key: []byte("k"), Value: []byte("v"),
+				Headers: []kgo.RecordHeader{{Key: "a", Value: []byte("1")}, {Key: "b"}}})
+		}
+		p := w.peer(kgo.ProducerLinger(time.Second))
+		defer p.Close()
+		if err := p.ProduceSync(ctx, rs...).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		c := w.consumer(Config{})
+		assign(t, c, tp("t", 0))
+		b, l, err := c.next(ctx)
+		if err != nil || b.Count() != records {
+			t.Fatalf("%d records, %v", b.Count(), err)
+		}
+		n := 0
+		got := testing.AllocsPerRun(20, func() {
+			c.yieldAll(ctx, b, l, func(r kafka.Record, _ error) bool {
+				n += len(r.Value) + len(r.Headers)
+				return true
+			})
+		})
+		if limit := float64(records*headers/128 + 6); got > limit || n == 0 {
+			t.Errorf("%v allocations for %d records of %d headers, want at most %v", got, records, headers, limit)
+		}
+	})
 }
 
 func BenchmarkDecodeAndRange(b *testing.B) {

@@ -45,7 +45,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Batch is a view of the bytes of one record batch. It is a value; it keeps
 // the bytes it came from alive and never writes to them. The zero Batch is none:
-// only IsZero, Size and Bytes may be called on it.
+// only IsZero, Size and Bytes may be called on it, and a Reader finds no record.
 type Batch struct{ b []byte }
 
 // Next takes the first batch off data, which are records as a Fetch answer

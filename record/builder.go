@@ -185,8 +185,8 @@ var NoProducer = Stamp{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}
 
 // Seal closes the batch and returns its bytes, ready for a Produce request. The
 // records are compressed with codec at level (see [compress.Compressor]) and
-// appended to dst; c and dst may be nil for codec none. A batch that would not
-// become smaller stays uncompressed: it then lies in the Builder's own buffer,
+// appended to dst. c and dst may be nil: where they are needed they are then made
+// for the call. A batch that would not become smaller stays uncompressed: it then lies in the Builder's own buffer,
 // and dst is not used, which compressed tells.
 //
 // After Seal only Release, Reset and the accessors may be called. The bytes do
@@ -209,6 +209,9 @@ func (b *Builder) Seal(s Stamp, codec compress.Codec, c *compress.Compressor, le
 
 // compress appends a header's room and the compressed records to dst.
 func (b *Builder) compress(codec compress.Codec, c *compress.Compressor, level int, dst []byte) ([]byte, bool) {
+	if c == nil {
+		c = new(compress.Compressor)
+	}
 	start := len(dst)
 	dst = slices.Grow(dst, HeaderSize)[:start+HeaderSize]
 	dst, err := c.Compress(dst, codec, level, b.buf[HeaderSize:b.n])

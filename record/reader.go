@@ -32,8 +32,13 @@ type Reader struct {
 	err      error
 }
 
-// Reset begins with the records of b. payload is what [Batch.Payload] gave.
+// Reset begins with the records of b. payload is what [Batch.Payload] gave. The
+// zero Batch has no records.
 func (r *Reader) Reset(b Batch, payload []byte) {
+	if b.IsZero() {
+		*r = Reader{slab: r.slab}
+		return
+	}
 	r.buf, r.pos, r.batch, r.err = payload, 0, b, nil
 	r.left, r.last, r.max = b.i32(posCount), -1, int64(b.lastDelta())
 	r.base, r.epoch = int64(b.BaseOffset()), b.LeaderEpoch()

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 var codecs = []Codec{None, Gzip, Snappy, LZ4, Zstd}
@@ -165,6 +167,13 @@ func TestF27AnnouncedSizesAreHints(t *testing.T) {
 	// in a window only.
 	lies["zstd size"] = []byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0, 0x40, 0x0d, 0, 0, 0x61}
 	lies["zstd window"] = []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 17 << 3, 0x25, 0, 0, 0x00, 0x00, 0x00, 0x00}
+	// A zstd frame whose blocks could hold the 100 MiB that it claims, and are
+	// junk.
+	junk := []byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0x40, 0x06}
+	for range 799 {
+		junk = append(junk, 1<<3|2<<1, 0, 0, 0xff)
+	}
+	lies["zstd blocks"] = append(junk, 1<<3|2<<1|1, 0, 0, 0xff)
 	// An lz4 frame with a content size of 1 GiB and blocks of 4 MiB.
 	head := []byte{0x68, 0x70, 0, 0, 0, 0x40, 0, 0, 0, 0}
 	lies["lz4"] = append(append([]byte{0x04, 0x22, 0x4d, 0x18}, head...), byte(xxh32(head)>>8), 1, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -186,6 +195,41 @@ func TestF27AnnouncedSizesAreHints(t *testing.T) {
 		}
 		if grew := after.TotalAlloc - before.TotalAlloc; grew > 1<<20 {
 			t.Errorf("%s: %d bytes allocated for %d", name, grew, len(src))
+		}
+	}
+}
+
+// A frame that holds much more than its own length is read all the same, and
+// must hold what it claims. Mutation: disclaim without exact.
+func TestF20F27ZstdFramesThatGrowALot(t *testing.T) {
+	for _, n := range []int{100 << 10, 1 << 20, 5<<20 + 3} {
+		for _, sum := range []bool{false, true} {
+			e, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(sum), zstd.WithSingleSegment(n < 1<<20))
+			if err != nil {
+				t.Fatal(err)
+			}
+			zeros := make([]byte, n)
+			wire := e.EncodeAll(zeros, nil)
+			var h zstd.Header
+			if err := h.Decode(wire); err != nil || !h.HasFCS {
+				t.Fatal("the frame does not say its size", err)
+			}
+			got, err := new(Decompressor).Decompress(nil, Zstd, wire, n)
+			if err != nil || !bytes.Equal(got, zeros) {
+				t.Errorf("%d bytes, checksum %v: %d, %v", n, sum, len(got), err)
+			}
+			var over *LimitError
+			if _, err := new(Decompressor).Decompress(nil, Zstd, wire, n-1); !errors.As(err, &over) {
+				t.Errorf("%d bytes: %v", n, err)
+			}
+			for _, claim := range []int{n - 1, n + 1} {
+				lie := bytes.Clone(wire)
+				binary.LittleEndian.PutUint32(lie[h.HeaderSize-4:], uint32(claim))
+				var e *Error
+				if _, err := new(Decompressor).Decompress(nil, Zstd, lie, 2*n); !errors.As(err, &e) {
+					t.Errorf("%d bytes that claim to be %d: %v", n, claim, err)
+				}
+			}
 		}
 	}
 }

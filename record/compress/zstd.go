@@ -15,6 +15,9 @@ const (
 	// words.
 	zstdSlack  = 64
 	zstdNoSize = -1
+	// zstdTrust is how many times its own length a frame is trusted to hold. Room
+	// for what claims more is made as the content comes.
+	zstdTrust = 64
 )
 
 func (c *Compressor) compressZstd(dst []byte, level int, src []byte) ([]byte, error) {
@@ -55,7 +58,11 @@ func (d *Decompressor) unzstd(o *output, src []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := d.unzstdFrame(o, f, src[:f.length]); err != nil {
+		frame := src[:f.length]
+		if f.size > zstdTrust*int64(len(frame)) {
+			frame = f.disclaim(frame)
+		}
+		if err := d.unzstdFrame(o, f, frame); err != nil {
 			return err
 		}
 		src = src[f.length:]
@@ -66,13 +73,33 @@ func (d *Decompressor) unzstd(o *output, src []byte) error {
 // zstdFrame is what can be known of a frame without decompressing it.
 type zstdFrame struct {
 	length int   // bytes it takes
+	header int   // those of its header
 	size   int64 // bytes it claims to hold, zstdNoSize if it does not say
 	most   int64 // bytes its blocks can hold
+	exact  bool  // it must hold most bytes
 }
 
-// unzstdFrame decompresses one frame. Room for a size that the frame claims is
-// made at once, as its blocks can hold as much; otherwise it grows with what
-// came out so far.
+// disclaim is a copy of the frame that does not say how much it holds, as the
+// library makes room for all of that at once.
+func (f *zstdFrame) disclaim(src []byte) []byte {
+	const single, dictionary, sum = 1 << 5, 3, 1 << 2 // in the descriptor
+	descriptor := src[4]
+	if descriptor&dictionary != 0 { // refused anyway, without room
+		return src
+	}
+	window := byte(17 << 3) // zstdMaxWindow
+	if descriptor&single == 0 {
+		window = src[5]
+	}
+	f.most, f.exact, f.size = f.size, true, zstdNoSize
+	out := make([]byte, 0, len(src))
+	out = append(out, src[:4]...)
+	out = append(out, descriptor&sum, window)
+	return append(out, src[f.header:]...)
+}
+
+// unzstdFrame decompresses one frame. Room for a size that the frame claims and
+// is trusted with is made at once; otherwise it grows with what came out so far.
 func (d *Decompressor) unzstdFrame(o *output, f zstdFrame, src []byte) error {
 	if f.size > int64(o.left()) {
 		return o.over()
@@ -86,6 +113,9 @@ func (d *Decompressor) unzstdFrame(o *output, f zstdFrame, src []byte) error {
 		room := o.room(try)
 		out, err := d.zstd.DecodeAll(src, room[:0])
 		if err == nil && len(out) <= len(room) {
+			if f.exact && int64(len(out)) != f.most {
+				return o.wrong("a frame does not have the size it claims", nil)
+			}
 			return o.wrote(len(out))
 		}
 		// The library has no error of its own for a block that did not fit.
@@ -109,7 +139,7 @@ func scanZstd(o *output, src []byte) (f zstdFrame, err error) {
 	if err := h.Decode(src); err != nil {
 		return f, o.wrong("damaged frame header", err)
 	}
-	f.size, f.length = zstdNoSize, h.HeaderSize
+	f.size, f.length, f.header = zstdNoSize, h.HeaderSize, h.HeaderSize
 	for last := false; !last; {
 		if len(src)-f.length < 3 {
 			return f, o.wrong("a frame is cut", nil)
