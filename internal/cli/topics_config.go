@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -55,7 +56,7 @@ func configTopic(ctx context.Context, a *app, c asker, name string, ch settingCh
 			return err
 		}
 	}
-	list, err := settingsOf(ctx, c, name, ch.all)
+	list, err := shownSettings(ctx, c, name, ch)
 	if err != nil {
 		return err
 	}
@@ -71,6 +72,37 @@ func configTopic(ctx context.Context, a *app, c asker, name string, ch settingCh
 		rows = append(rows, []string{s.Name, value, s.Source})
 	}
 	return a.stdout.table([]string{"NAME", "VALUE", "SOURCE"}, rows)
+}
+
+// shownSettings reads the settings until they show what was changed, for two
+// seconds at most: a broker learns of a change a moment after it is accepted.
+func shownSettings(ctx context.Context, c asker, name string, ch settingChanges) ([]topicSetting, error) {
+	for end := time.Now().Add(2 * time.Second); ; {
+		list, err := settingsOf(ctx, c, name, ch.all)
+		if err != nil || ch.shownIn(list) || time.Now().After(end) {
+			return list, err
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// shownIn reports whether a list has the changes.
+func (ch *settingChanges) shownIn(list []topicSetting) bool {
+	own := map[string]string{}
+	for _, s := range list {
+		if s.Value != nil && s.Source == "dynamic_topic_config" {
+			own[s.Name] = *s.Value
+		}
+	}
+	for _, entry := range ch.set {
+		key, value, _ := strings.Cut(entry, "=")
+		if own[key] != value {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(ch.unset, func(key string) bool { _, has := own[key]; return has })
 }
 
 // changeSettings sends the changes as one request: all or nothing.
