@@ -223,6 +223,9 @@ type ending struct {
 func (e *ending) takeLocked() {
 	c := e.call
 	c.state = callIdle
+	if c.redialled && e.err != nil && !kafka.MayHaveHappened(e.err) {
+		e.err = &sentBeforeError{e.err}
+	}
 	if c.stop != nil {
 		c.stop()
 		c.stop = nil

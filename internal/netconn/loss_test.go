@@ -176,3 +176,46 @@ func TestC43CloseLeavesWhatWasWrittenInDoubt(t *testing.T) {
 		}
 	})
 }
+
+// TestC41AnAttemptThatWasWrittenIsNotForgotten loses a socket after a request
+// was written to it; what ends the second attempt proves nothing about the
+// first, which the broker may have carried out.
+func TestC41AnAttemptThatWasWrittenIsNotForgotten(t *testing.T) {
+	for name, end := range map[string]func(w *world, cancel func()){
+		"the second dial is refused":       func(w *world, _ func()) { w.b.ln.Close() },
+		"its context ends while it dials":  func(_ *world, cancel func()) { time.AfterFunc(time.Second, cancel) },
+		"the client closes while it dials": func(w *world, _ func()) { time.AfterFunc(time.Second, func() { w.peer.Close(errTest) }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var w *world
+			var cancel context.CancelFunc
+			inWorld(t, nil, func(c *brokerConn) {
+				if c.n == 0 && c.hello() {
+					c.next()
+					end(w, cancel)
+					return
+				}
+				c.silence()
+			}, func(t *testing.T, in *world) {
+				var ctx context.Context
+				ctx, cancel = context.WithCancel(context.Background())
+				defer cancel()
+				w = in
+				_, err := w.lane(General).Do(ctx, metadata("m"))
+				if err == nil || !kafka.MayHaveHappened(err) {
+					t.Errorf("it was written once, and the error denies it: %v", err)
+				}
+				if n := len(w.b.requests(3)); n != 1 {
+					t.Errorf("seen %d times", n)
+				}
+			})
+		})
+	}
+}
+
+var errTest error = notDoneError{}
+
+type notDoneError struct{}
+
+func (notDoneError) Error() string         { return "closed by the test" }
+func (notDoneError) MayHaveHappened() bool { return false }
