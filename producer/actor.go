@@ -155,8 +155,8 @@ func (a *actor) onSealed(now time.Time, b *batch) {
 // finish publishes the result of a batch, unless its records went elsewhere.
 func (a *actor) finish(now time.Time, act produce.Finish) {
 	b := a.live[act.Batch]
-	if b.tp.Partition == produce.WaitingArea && !b.part.topic.withdraw(b) {
-		return // it is being placed, and lives on in its partitions
+	if b == nil || b.tp.Partition == produce.WaitingArea && !b.part.topic.withdraw(b) {
+		return // it was placed, or is just being placed, and lives on in its partitions
 	}
 	delete(a.live, b.id)
 	b.part.queued.Add(-1)

@@ -25,7 +25,6 @@ type batch struct {
 
 	wire   []byte       // sealed
 	stamp  record.Stamp // in wire
-	sent   bool         // wire may have left: it changes no more
 	closed bool         // handed over by its partition; the actor's, as sealed is
 	sealed bool
 

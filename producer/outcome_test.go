@@ -540,3 +540,74 @@ func TestC36TheMemoryOfALostBatchIsNotUsedAgain(t *testing.T) {
 		}
 	})
 }
+
+// A batch that was rejected, and was never in doubt, is numbered anew and sent.
+// Its bytes taken for unchangeable because they were sent once (a panic), or
+// sent again under the old numbers, make this fail.
+func TestP13P18P19B083ARejectedBatchIsNumberedAnewAndSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault fault
+		id    kafka.ProducerID
+		epoch kafka.ProducerEpoch
+	}{
+		"45 forgotten":       {fault{code: 45, logStart: 100}, 4000, 1},
+		"59 forgotten":       {fault{code: 59, logStart: 100}, 4000, 1},
+		"47 stale epoch":     {fault{code: 47}, 4000, 1},
+		"49 unknown mapping": {fault{code: 49}, 4001, 0},
+	} {
+		for _, codec := range []Compression{Uncompressed, Snappy} {
+			t.Run(fmt.Sprint(name, codec), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFake(t, 1)
+					f.fault = func(_ kafka.TopicPartition, nth int) fault {
+						if nth == 1 {
+							return c.fault
+						}
+						return fault{}
+					}
+					p := begin(t, f, Config{Compression: codec})
+					for i := range 4 {
+						if _, err := p.Send(t.Context(), text(strings.Repeat(fmt.Sprint(i), 100))); err != nil {
+							t.Fatalf("record %d: %v", i, err)
+						}
+					}
+					if got := f.values(t0); len(got) != 4 || got[1] != strings.Repeat("1", 100) {
+						t.Errorf("the log has %v", got)
+					}
+					for i, b := range f.logs[t0].batches[1:] {
+						if b.ProducerID() != c.id || b.ProducerEpoch() != c.epoch || b.BaseSequence() != int32(i) {
+							t.Errorf("batch %d is %d/%d+%d", i+1, b.ProducerID(), b.ProducerEpoch(), b.BaseSequence())
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// The producer closes while the records of its waiting area are being placed.
+// A result for a batch that was placed already makes this panic.
+func TestP49CloseWhileWaitingRecordsArePlaced(t *testing.T) {
+	for _, after := range []time.Duration{1, 20, 41, 60} { // ms
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, 3)
+			p := begin(t, f, Config{BatchBytes: 300, Partition: func(_ kafka.Record, n int32) int32 {
+				time.Sleep(time.Millisecond)
+				return n - 1
+			}})
+			var all []Receipt
+			for i := range 100 {
+				all = append(all, appendText(t, p, strings.Repeat(fmt.Sprint(i%10), 40)))
+			}
+			time.Sleep(after * time.Millisecond)
+			if err := p.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for i, rc := range all {
+				if _, err := rc.Wait(t.Context()); err != nil && !errors.Is(err, cluster.ErrClosed) {
+					t.Errorf("record %d: %v", i, err)
+				}
+			}
+		})
+	}
+}

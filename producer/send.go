@@ -37,17 +37,14 @@ func (a *actor) send(now time.Time, act produce.Send) {
 	})
 }
 
-// restamp moves the sequences of a batch that was never sent. The bytes of one
-// that was sent never change.
+// restamp writes the stamp that the machine chose at last into a batch. It
+// differs from the one in it if the batch was never sent, or if it was rejected
+// and cannot be in the log; then nothing reads the bytes any more either.
 func (a *actor) restamp(b *batch, s record.Stamp) {
 	if b.stamp != s {
-		if b.sent {
-			panic("ottla: a batch that was sent is to change")
-		}
 		record.Restamp(b.wire, s)
 		b.stamp = s
 	}
-	b.sent = true
 }
 
 func (a *actor) onProduced(now time.Time, id produce.RequestID, req *produceRequest, resp kmsg.Response, err error) {

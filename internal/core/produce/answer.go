@@ -14,6 +14,7 @@ import (
 func (m *Machine) OnAnswer(now time.Time, id RequestID, answers []Answer) {
 	items := m.landed(id)
 	byPart := make(map[kafka.TopicPartition]*batch, len(items))
+	fenced := false
 	for _, b := range items {
 		byPart[b.Partition] = b
 	}
@@ -25,6 +26,7 @@ func (m *Machine) OnAnswer(now time.Time, id RequestID, answers []Answer) {
 			continue
 		}
 		delete(byPart, a.Partition)
+		fenced = fenced || retry.Of(a.Code) == retry.Fenced
 		b.onResult(now, a)
 	}
 	for _, b := range items {
@@ -34,6 +36,9 @@ func (m *Machine) OnAnswer(now time.Time, id RequestID, answers []Answer) {
 			b.again(now)
 		}
 		b.part.evaluate(now)
+	}
+	if fenced { // last: what else the answer says still counts
+		m.OnClose(kafka.ErrFenced)
 	}
 }
 
@@ -83,7 +88,6 @@ func (b *batch) onResult(now time.Time, a *Answer) {
 		b.onSequence(now, a, err)
 	case retry.Fenced:
 		b.giveUp(kafka.ErrFenced)
-		b.part.m.OnClose(kafka.ErrFenced)
 	default:
 		if a.Code == kerr.CorruptMessage.Code && !b.damaged {
 			b.damaged = true // the bytes may have been damaged on the way
