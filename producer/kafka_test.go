@@ -303,6 +303,101 @@ func TestKafkaP14AfterAGivenUpBatchTheNextOneIsAccepted(t *testing.T) {
 	if all != "abcd" && (lost == nil || all != "acd") {
 		t.Errorf("the log has %q, the second record ended with %v", all, lost)
 	}
+	epoch := checkSequences(t, topic)
+	if lost != nil && epoch != 1 || lost == nil && epoch != 0 {
+		t.Errorf("the last batch came under epoch %d, the second record ended with %v", epoch, lost)
+	}
+}
+
+// checkSequences fails unless the sequences in the log of partition 0, written
+// by one producer, start at 0 in each epoch and have no gap. It gives the last
+// epoch.
+func checkSequences(t *testing.T, topic string) (epoch int) {
+	t.Helper()
+	log, err := real.DumpLog(topic, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batches, next := 0, 0
+	for line := range strings.Lines(log) {
+		if !strings.HasPrefix(line, "baseOffset:") {
+			continue
+		}
+		field := func(name string) (n int) {
+			_, v, ok := strings.Cut(line, " "+name+": ")
+			if _, err := fmt.Sscan(v, &n); !ok || err != nil {
+				t.Fatalf("no %s in %s", name, line)
+			}
+			return n
+		}
+		if e := field("producerEpoch"); e != epoch {
+			epoch, next = e, 0
+		}
+		if field("baseSequence") != next {
+			t.Errorf("sequence %d is wanted: %s", next, line)
+		}
+		next = field("lastSequence") + 1
+		batches++
+	}
+	if batches == 0 {
+		t.Errorf("no batch in the log:\n%s", log)
+	}
+	return epoch
+}
+
+// Whether the records of the time around it went to the old topic or to the new
+// one, each of those that are acknowledged was appended, and none is there twice.
+func TestKafkaP27ARecreatedTopicDoublesNothing(t *testing.T) {
+	cl, p := onKafka(t, Config{DeliveryTimeout: 20 * time.Second, TopicPatience: 20 * time.Second})
+	topic := createTopic(t, cl, 1, nil)
+	send := func(v string) error {
+		_, err := p.Send(t.Context(), kafka.Record{Topic: topic, Value: []byte(v)})
+		return err
+	}
+	for i := range 5 {
+		if err := send(fmt.Sprint("old ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	del := kmsg.NewPtrDeleteTopicsRequest()
+	del.TopicNames = []string{topic}
+	named := kmsg.NewDeleteTopicsRequestTopic()
+	named.Topic = &topic
+	del.Topics = append(del.Topics, named)
+	if _, err := cl.Request(t.Context(), del); err != nil {
+		t.Fatal(err)
+	}
+	again := kmsg.NewPtrCreateTopicsRequest()
+	again.Topics = append(again.Topics, kmsg.NewCreateTopicsRequestTopic())
+	again.Topics[0].Topic, again.Topics[0].NumPartitions, again.Topics[0].ReplicationFactor = topic, 1, int16(brokers())
+	for { // the old one may be there for a moment
+		resp, err := cl.Request(t.Context(), again)
+		if err == nil {
+			err = kafka.CodeError(resp.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode, nil)
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, kerr.TopicAlreadyExists) || t.Context().Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	errs := map[string]error{}
+	for i := range 20 {
+		v := fmt.Sprint("new ", i)
+		errs[v] = send(v)
+	}
+	seen := map[string]int{}
+	peek(t, topic, func(r *kgo.Record) { seen[string(r.Value)]++ })
+	for v, err := range errs {
+		if n := seen[v]; n > 1 || err == nil && n == 0 && v != "new 0" || err != nil && !kafka.MayHaveHappened(err) && n > 0 {
+			t.Errorf("%q is there %d times and ended with %v", v, n, err)
+		}
+	}
+	if seen["new 19"] != 1 {
+		t.Errorf("the producer does not recover: %v", errs["new 19"])
+	}
 }
 
 func TestKafkaP29ABatchOverTheTopicsLimitIsRefused(t *testing.T) {
