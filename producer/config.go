@@ -13,14 +13,19 @@ import (
 
 // Durability says what a record's success means, and what a lost answer costs
 // (acks and enable.idempotence in one: idempotence with fewer than all acks
-// cannot be written down).
+// cannot be written down). Only Idempotent is implemented so far: [New] refuses
+// the others with a [NotYetError].
 type Durability uint8
 
 const (
-	Idempotent Durability = iota // all in-sync replicas have it, exactly once
-	All                          // all in-sync replicas have it
-	Leader                       // the leader has it
-	None                         // it was written to the socket
+	// Idempotent: all in-sync replicas have it, exactly once.
+	Idempotent Durability = iota
+	// All in-sync replicas have it, perhaps twice. Not implemented yet.
+	All
+	// Leader: the leader has it, perhaps twice. Not implemented yet.
+	Leader
+	// None: it was written to the socket. Not implemented yet.
+	None
 )
 
 // String is the name of the constant.
@@ -119,10 +124,14 @@ type Config struct {
 	// call the producer and not keep the record's slices.
 	Partition func(r kafka.Record, partitions int32) int32
 
-	BrokerRequests int           // max.in.flight.requests.per.connection, of all partitions together; 0 = 5
-	TopicPatience  time.Duration // how long a topic that was there may be unknown; 0 = 5 s
-	RetryBackoff   time.Duration // retry.backoff.ms: the first, doubled each time; 0 = 5 ms
-	MaxBackoff     time.Duration // retry.backoff.max.ms; 0 = 1 s
+	// BrokerRequests bounds the requests outstanding at one broker, of all
+	// partitions together (max.in.flight.requests.per.connection); 0 = 5. A
+	// partition has one batch outstanding at a time, whatever this says.
+	BrokerRequests int
+
+	TopicPatience time.Duration // how long a topic that was there may be unknown; 0 = 5 s
+	RetryBackoff  time.Duration // retry.backoff.ms: the first, doubled each time; 0 = 5 ms
+	MaxBackoff    time.Duration // retry.backoff.max.ms; 0 = 1 s
 }
 
 // configError is a setting that New refuses.

@@ -611,3 +611,36 @@ func TestP49CloseWhileWaitingRecordsArePlaced(t *testing.T) {
 		})
 	}
 }
+
+// Nine partitions of one broker, a request each: more requests outstanding than
+// allowed, or fewer, make this fail.
+func TestP7P22BrokerRequestsBoundsWhatIsOutstanding(t *testing.T) {
+	for _, n := range []int{1, 2, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, 9)
+			for i := range int32(9) {
+				f.lead(kafka.TopicPartition{Topic: "t", Partition: i}, 0)
+			}
+			p := begin(t, f, Config{Partitioner: Manual, BrokerRequests: n, BatchBytes: 200, RequestBytes: 200, Compression: Uncompressed})
+			if _, err := p.Send(t.Context(), kafka.Record{Topic: "t", Value: []byte("the identity is known")}); err != nil {
+				t.Fatal(err)
+			}
+			f.hold = true
+			for i := range int32(9) {
+				r := kafka.Record{Topic: "t", Partition: i, Value: []byte(strings.Repeat("x", 100))}
+				if _, err := p.Append(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if len(f.held) != n {
+				t.Errorf("%d requests are outstanding, want %d", len(f.held), n)
+			}
+			f.release()
+			if err := p.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
