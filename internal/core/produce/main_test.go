@@ -1,0 +1,18 @@
+package produce
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	_ "pgregory.net/rapid" // defines the flag
+)
+
+// TestMain runs ten times as many random scripts as usual: one takes little,
+// and the rarest faults need them.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "1000"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
