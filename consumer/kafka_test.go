@@ -279,11 +279,15 @@ func TestF8OnKafkaALeaderIsKilled(t *testing.T) {
 	ctx, c := onKafka(t, "killed", 3)
 	cl := realPeer(t)
 	produce := func(lo, hi int) {
-		for p := range int32(3) {
-			for _, v := range numbers(lo, hi) {
-				if err := cl.ProduceSync(ctx, &kgo.Record{Topic: "killed", Partition: p, Value: []byte(v)}).FirstErr(); err != nil {
-					t.Fatal(err)
+		for ; lo < hi; lo += 5 { // in batches of five
+			var rs []*kgo.Record
+			for p := range int32(3) {
+				for _, v := range numbers(lo, lo+5) {
+					rs = append(rs, &kgo.Record{Topic: "killed", Partition: p, Value: []byte(v)})
 				}
+			}
+			if err := cl.ProduceSync(ctx, rs...).FirstErr(); err != nil {
+				t.Fatal(err)
 			}
 		}
 	}

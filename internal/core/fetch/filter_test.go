@@ -114,6 +114,11 @@ func TestF12NothingAtOrAboveTheLastStableOffsetIsReturned(t *testing.T) {
 	r.answer("t", partAnswer{hw: 6, lso: -1, data: batches(tx(7, 2, 3), data(4, 4), mark(record.Commit, 7, 5))})
 	wantOffsets(t, r.offsets(), 2, 3, 4) // -1 is unknown and hides nothing
 
+	// The record that stands at the last stable offset itself is hidden.
+	r = reading(t, testConfig(), 0)
+	r.answer("t", partAnswer{hw: 3, lso: 2, data: batches(data(0, 1), data(2, 2))})
+	wantOffsets(t, r.offsets(), 0, 1)
+
 	cfg := testConfig()
 	cfg.Isolation = ReadUncommitted
 	r = reading(t, cfg, 0)
