@@ -129,6 +129,13 @@ func TestF7DataOfAnOlderGenerationIsDroppedForThatPartitionOnly(t *testing.T) {
 			r.m.Add(map[kafka.TopicPartition]Start{tp0: AtOffset(0)})
 		}, nil},
 		"leader change": {func(r *rig) { r.m.OnTopic(r.now, "t", info("t", 2, 1)) }, nil},
+		// The broker is busy with the Fetch that is out, so nothing newer is asked
+		// for. Mutation: OnTopic without invalidate.
+		"leader change to a broker that is busy": {func(r *rig) {
+			ti := info("t", 1, 1)
+			ti.Partitions[0].Epoch++
+			r.m.OnTopic(r.now, "t", ti)
+		}, nil},
 		"pause and resume": {func(r *rig) { r.m.Pause(tp0, true); r.m.Pause(tp0, false) },
 			[]kafka.Offset{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
 	} {
