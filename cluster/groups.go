@@ -62,7 +62,8 @@ func transactionKey(req kmsg.Request) (string, bool) {
 			return *r.TransactionalID, true
 		}
 	case *kmsg.AddPartitionsToTxnRequest:
-		return r.TransactionalID, true
+		// Without any id a broker gives no answer.
+		return r.TransactionalID, r.TransactionalID != ""
 	case *kmsg.AddOffsetsToTxnRequest:
 		return r.TransactionalID, true
 	case *kmsg.EndTxnRequest:

@@ -229,3 +229,10 @@ func TestKafkaR34TheFirstUseOfGroupsAndTransactionsIsPatient(t *testing.T) {
 	}
 	t.Logf("%d retries, %d look-ups", c.Stats().Retries, c.Stats().CoordinatorLooks)
 }
+
+// TestKafkaEveryAPIEndsInAnAnswerOrATypedError sends the empty request of every
+// API to a real broker.
+func TestKafkaEveryAPIEndsInAnAnswerOrATypedError(t *testing.T) {
+	c, _ := real(t, func(cfg *Config) { cfg.RetryTimeout = 5 * time.Second })
+	everyAPI(t, c.Request)
+}

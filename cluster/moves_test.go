@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,6 +142,96 @@ func TestB050ACoordinatorThatIsGoneForGoodIsReplaced(t *testing.T) {
 		}
 		if b, err := c.Coordinator(r.within(time.Second), GroupCoordinator, "g"); err != nil || b.ID != kafka.NodeID(2) {
 			t.Errorf("%v, %v", b, err)
+		}
+	})
+}
+
+// TestK7RequestCoordinatorForgetsACoordinatorThatItCannotReach makes one
+// attempt for each call: the call after the failed one finds the new broker.
+func TestK7RequestCoordinatorForgetsACoordinatorThatItCannotReach(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, r *rig) {
+		r.coordinates("g", 3)
+		c := r.connect(func(cfg *Config) { cfg.Bootstrap = []string{"b1:9092", "b2:9092"} })
+		beat := &kmsg.HeartbeatRequest{Group: "g", Version: 4}
+		mustDo(t, second(c.RequestCoordinator(r.within(time.Minute), "g", beat)))
+		r.sim.Broker(3).Close()
+		r.coordinates("g", 2)
+		if err := second(c.RequestCoordinator(r.within(time.Minute), "g", beat)); err == nil {
+			t.Error("a dead coordinator answered")
+		}
+		mustDo(t, second(c.RequestCoordinator(r.within(time.Minute), "g", beat)))
+		if r.sim.Broker(2).Count(12) != 1 {
+			t.Error("the new coordinator was not asked")
+		}
+	})
+}
+
+// TestC54TheBootstrapSocketServesOn has a bootstrap address that metadata does
+// not name, such as that of a load balancer: its open socket stays the first
+// choice.
+func TestC54TheBootstrapSocketServesOn(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, r *rig) {
+		r.sim.Update(func(tp *sim.Topology) { tp.Nodes = tp.Nodes[1:] })
+		c := r.connect(func(cfg *Config) { cfg.Bootstrap = []string{"b1:9092"} })
+		time.Sleep(time.Second)
+		for range 3 {
+			mustDo(t, second(c.Request(r.within(time.Minute), kmsg.NewPtrDescribeClusterRequest())))
+		}
+		if a, n := r.sim.Broker(1).Accepted(), r.sim.Broker(1).Count(60); a != 1 || n != 3 || r.sim.Broker(2).Accepted() != 0 {
+			t.Errorf("%d sockets and %d requests at the bootstrap address", a, n)
+		}
+	})
+}
+
+// TestC2ABarredAddressIsTakenBackWhenItsClusterNamesItAnew is the way back from
+// point 5: once the right cluster has dropped the address, its own word for it
+// counts again at once.
+func TestC2ABarredAddressIsTakenBackWhenItsClusterNamesItAnew(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, r *rig) {
+		c := r.connect(func(cfg *Config) { cfg.Bootstrap = []string{"b1:9092"} })
+		c.pool.bar("b2:9092", &MismatchError{Addr: "b2:9092", Want: "sim", Found: "other"})
+		mustDo(t, c.refresh(t.Context(), nil, needNow))
+		var me *MismatchError
+		if err := describe(2, c, r); !errors.As(err, &me) {
+			t.Fatalf("the address is named all along: %v", err)
+		}
+		var gone []sim.Node
+		r.sim.Update(func(tp *sim.Topology) { gone, tp.Nodes = tp.Nodes[1:], tp.Nodes[:1] })
+		mustDo(t, c.refresh(t.Context(), nil, needNow))
+		r.sim.Update(func(tp *sim.Topology) { tp.Nodes = append(tp.Nodes[:1:1], gone...) })
+		mustDo(t, c.refresh(t.Context(), nil, needNow))
+		mustDo(t, describe(2, c, r))
+	})
+}
+
+// TestJournalShowsFrames also holds that a zero Journal keeps nothing.
+func TestJournalShowsFrames(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, r *rig) {
+		j := NewJournal(4)
+		c := r.connect(func(cfg *Config) { cfg.Journal = j })
+		mustDo(t, describe(1, c, r))
+		fs := j.Frames()
+		if len(fs) != 4 || !fs[3].Answer || fs[1].Answer || fs[3].API != 60 || fs[3].ID != fs[1].ID || fs[3].Purpose != "general" || fs[3].Addr != "b1:9092" {
+			t.Errorf("frames %+v", fs)
+		}
+		if strings.Count(j.String(), "\n") != 4 || len(new(Journal).Frames()) != 0 {
+			t.Errorf("%s", j)
+		}
+	})
+}
+
+// TestC56ABrokerThatIsLateWithMetadataIsNotChosen has the refresh, not a
+// request of the caller, find out that a broker is stuck.
+func TestC56ABrokerThatIsLateWithMetadataIsNotChosen(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, r *rig) {
+		c := r.connect(func(cfg *Config) { cfg.Bootstrap = []string{"b1:9092"} })
+		r.sim.Broker(1).Handle(3, func(q *sim.Request) sim.Answer { return sim.Answer{Until: q.Done(), OutOfOrder: true} })
+		mustDo(t, c.refresh(t.Context(), nil, needNow))
+		for range 10 {
+			mustDo(t, second(c.Request(r.within(time.Minute), kmsg.NewPtrDescribeClusterRequest())))
+		}
+		if a, b := r.sim.Broker(1).Count(60), r.sim.Broker(2).Count(60); a != 0 || b != 10 {
+			t.Errorf("%d requests to the stuck broker, %d to the other", a, b)
 		}
 	})
 }
