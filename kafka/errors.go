@@ -316,7 +316,7 @@ func (e *NoLeaderError) Error() string {
 		s = "ottla: topic " + e.Topic + " has no partition with a leader"
 	}
 	if e.Err != nil {
-		s += ": " + e.Err.Error()
+		s += ": " + strings.TrimPrefix(e.Err.Error(), "ottla: ")
 	}
 	return s
 }

@@ -91,3 +91,12 @@ func TestVersionErrorSaysWhichSideIsOld(t *testing.T) {
 		}
 	}
 }
+
+func TestANestedErrorNamesTheLibraryOnce(t *testing.T) {
+	inner := &UnreachableError{Addrs: []string{"b1:9092"}, Errs: []error{&DialError{Addr: "b1:9092", Err: io.EOF}}}
+	for _, err := range []error{inner, &NoLeaderError{TopicPartition: TopicPartition{Topic: "t"}, Err: inner}, &OpError{Op: "x", Broker: NoNode, Err: inner}} {
+		if s := err.Error(); strings.Count(s, "ottla: ") != 1 || !strings.HasPrefix(s, "ottla: ") {
+			t.Errorf("%q", s)
+		}
+	}
+}
