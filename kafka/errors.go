@@ -206,7 +206,9 @@ func (e *VersionError) Error() string {
 		b.WriteString(" (" + e.Constraint + ")")
 	}
 	switch {
-	case e.BrokerMax < 0 || e.BrokerMax < e.ClientMin:
+	case e.BrokerMax < 0:
+		b.WriteString("; the broker is too old for this, or has it switched off")
+	case e.BrokerMax < e.ClientMin:
 		b.WriteString("; the broker is too old for this")
 	case e.ClientMax < e.BrokerMin:
 		b.WriteString("; this client is too old for the broker")

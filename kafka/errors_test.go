@@ -84,7 +84,7 @@ func TestVersionErrorSaysWhichSideIsOld(t *testing.T) {
 	}{
 		{VersionError{API: 1, Name: "Fetch", ClientMin: 4, ClientMax: 9, BrokerMin: 10, BrokerMax: 12}, "this client is too old"},
 		{VersionError{API: 1, Name: "Fetch", ClientMin: 10, ClientMax: 12, BrokerMin: 4, BrokerMax: 9}, "the broker is too old"},
-		{VersionError{API: 88, Name: "StreamsGroupHeartbeat", BrokerMin: -1, BrokerMax: -1}, "does not have it"},
+		{VersionError{API: 88, Name: "StreamsGroupHeartbeat", BrokerMin: -1, BrokerMax: -1}, "too old for this, or has it switched off"},
 	} {
 		if s := c.err.Error(); !strings.Contains(s, c.want) {
 			t.Errorf("%q lacks %q", s, c.want)
