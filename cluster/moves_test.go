@@ -152,8 +152,11 @@ func TestK7RequestCoordinatorForgetsACoordinatorThatItCannotReach(t *testing.T) 
 	inBubble(t, 3, func(t *testing.T, r *rig) {
 		r.coordinates("g", 3)
 		c := r.connect(func(cfg *Config) { cfg.Bootstrap = []string{"b1:9092", "b2:9092"} })
-		beat := &kmsg.HeartbeatRequest{Group: "g", Version: 4}
+		beat := &kmsg.HeartbeatRequest{Group: "g", Version: 2} // both sides know 4
 		mustDo(t, second(c.RequestCoordinator(r.within(time.Minute), "g", beat)))
+		if v := r.sim.Broker(3).FramesOf(12)[0].Version; v != 2 {
+			t.Errorf("C24: sent at version %d, not at the caller's", v)
+		}
 		r.sim.Broker(3).Close()
 		r.coordinates("g", 2)
 		if err := second(c.RequestCoordinator(r.within(time.Minute), "g", beat)); err == nil {
