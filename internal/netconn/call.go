@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/core/conn"
+	"github.com/ottla/ottla/kafka"
 )
 
 // NoBound in [Call] is no bound of the caller's own on the version.
@@ -27,7 +28,7 @@ type Call struct {
 	Wait     time.Duration // long poll beyond the timeout; 0 = what the request's own fields say
 	OneWay   bool          // no answer comes (Produce with acks 0): done once written, with a nil response
 	NoRedial bool          // never sent a second time, also if the API allows it
-	OpenOnly bool          // fails at once if the lane has no open socket
+	OpenOnly bool          // fails at once if the lane has no open socket, or loses it
 	// Done is called exactly once, on a goroutine that is not the one of Send
 	// and holds no lock. It must not block. The response is decoded; errors
 	// are those of package kafka, or the cause that Close was given.
@@ -41,15 +42,16 @@ type Call struct {
 // progress is where a call stands; the lane's mutex guards it while the call
 // is on its way.
 type progress struct {
-	state     callState
-	gen       uint64    // counts the uses of the call
-	id        int32     // correlation id while in flight
-	size      int       // bytes of its frame that were written
-	redialled bool      // it was sent once already and lost
-	first     bool      // it was the first request on its socket
-	began     time.Time // of its write
-	stop      func() bool
-	w         *waiter
+	state   callState
+	gen     uint64           // counts the uses of the call
+	id      int32            // correlation id while in flight
+	size    int              // bytes of its frame that were written
+	lost    *kafka.ConnError // it was sent once already, and lost so
+	renewed bool             // it was refused once already late in a session
+	first   bool             // it was the first request on its socket
+	began   time.Time        // of its write
+	stop    func() bool
+	w       *waiter
 }
 
 type callState uint8

@@ -65,6 +65,7 @@ func (d dialer) dialled(s *socket, err error) {
 	case errors.Is(err, errNobodyWaits):
 		// Calls that came meanwhile want a dial of their own.
 	default:
+		l.draining = false
 		for l.queue.len() > 0 {
 			over = append(over, ending{l.queue.pop(), nil, err})
 			over[len(over)-1].takeLocked()
@@ -111,7 +112,8 @@ func (d dialer) open(ctx context.Context) (*socket, error) {
 	l.stats.Dials++
 	l.mu.Unlock()
 	s, err := d.openOnce(tctx)
-	for errors.Is(err, errAgain) && tctx.Err() == nil {
+	most := maxHellos + len(l.peer.cfg.SASL) // a broker may contradict itself
+	for n := 1; n < most && errors.Is(err, errAgain) && tctx.Err() == nil; n++ {
 		s, err = d.openOnce(tctx)
 	}
 	if errors.Is(err, errNobodyWaits) || err != nil && ctx.Err() != nil {
@@ -123,6 +125,9 @@ func (d dialer) open(ctx context.Context) (*socket, error) {
 	}
 	return s, err
 }
+
+// maxHellos is how many sockets the ApiVersions script takes at most.
+const maxHellos = 4
 
 // errAgain asks for another socket in the same round; it stands beside the
 // reason.
@@ -142,7 +147,7 @@ func (d dialer) openOnce(ctx context.Context) (*socket, error) {
 		return nil, &kafka.DialError{Addr: l.peer.addr, Tried: tried, Err: err}
 	}
 	setNoDelay(raw)
-	s := &socket{lane: l, conn: raw, raw: raw, gone: make(chan struct{})}
+	s := &socket{lane: l, conn: raw, raw: raw}
 	s.tcp, _ = raw.(*net.TCPConn)
 	if l.peer.tls != nil {
 		s.tcp, s.counted = nil, &countConn{Conn: raw}
@@ -178,7 +183,8 @@ func (d dialer) adopt(s *socket) error {
 	if !l.peer.tasks.Go(s.read) {
 		return groupOver(l.peer.tasks.Context())
 	}
-	l.sock, l.draining, l.phase = s, false, kafka.PhaseHandshake
+	s.ctx, s.cancel = context.WithCancelCause(l.peer.tasks.Context())
+	l.sock, l.phase = s, kafka.PhaseHandshake
 	return nil
 }
 

@@ -36,17 +36,6 @@ func lossCause(err error) error {
 	return err
 }
 
-// sentBeforeError is the end of a call that was written to a socket which was
-// lost: whatever ended the repetition, the broker may have carried out the first.
-type sentBeforeError struct{ error }
-
-func (e *sentBeforeError) Unwrap() error       { return e.error }
-func (*sentBeforeError) MayHaveHappened() bool { return true }
-
-func (e *sentBeforeError) Error() string {
-	return "the request was written once and its answer lost; sending it again failed: " + e.error.Error()
-}
-
 // Permanent reports whether a failed dial will fail again until somebody
 // changes a setting, here or at the broker: refused credentials or
 // certificates, a TLS alert, versions, error codes of the handshake. Such failures are not

@@ -41,6 +41,7 @@ func (s *socket) greet(ctx context.Context) error {
 		if err := s.exchange(ctx, req, h.OnAnswer); err != nil {
 			return s.greetError(ctx, id, h.Version(), err)
 		}
+		s.throttle(h.Throttle())
 	}
 	p.mu.Lock()
 	p.hello.OnSuccess(time.Now(), h.Version())
@@ -77,10 +78,12 @@ func isReset(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// exchange writes an internal request and waits for its answer, which answer
-// takes on the reader goroutine. It runs on the writer goroutine.
+// exchange writes an internal request once no throttle forbids it, and waits
+// for its answer, which answer takes on the reader goroutine. It runs on the
+// writer goroutine.
 func (s *socket) exchange(ctx context.Context, req kmsg.Request, answer func(body []byte) error) error {
 	l := s.lane
+	s.awaitThrottle()
 	wt := l.pool.Get().(*waiter)
 	c := NewCall(ctx, req)
 	c.answer, c.w, c.gen = answer, wt, 1
@@ -104,6 +107,23 @@ func (s *socket) exchange(ctx context.Context, req kmsg.Request, answer func(bod
 		return s.late(ctx, req, err)
 	}
 	return nil
+}
+
+// awaitThrottle waits until the broker lets this socket speak, or it is lost.
+func (s *socket) awaitThrottle() {
+	l := s.lane
+	l.mu.Lock()
+	until, blocked := s.flight.Blocked(time.Now())
+	l.mu.Unlock()
+	if !blocked {
+		return
+	}
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.ctx.Done():
+	}
 }
 
 // late replaces the error of an exchange by a timeout if its context ended.
@@ -193,8 +213,8 @@ func (x *exchangeSASL) do(ctx context.Context, step conn.LoginStep) (done bool, 
 		x.login.OnHandshake(resp.(*kmsg.SASLHandshakeResponse))
 	case conn.LoginBegin:
 		p.warnPlain(mech.Name())
-		first, err := x.begin(ctx, mech)
-		if ctx.Err() != nil {
+		first, err := x.begin(mech)
+		if s.ctx.Err() != nil {
 			return false, err
 		}
 		x.login.OnBegin(first, err)
@@ -206,8 +226,8 @@ func (x *exchangeSASL) do(ctx context.Context, step conn.LoginStep) (done bool, 
 		}
 		x.login.OnAuthenticate(resp.(*kmsg.SASLAuthenticateResponse))
 	case conn.LoginChallenge:
-		fin, send, err := x.challenge(ctx, step.Bytes)
-		if ctx.Err() != nil {
+		fin, send, err := x.challenge(step.Bytes)
+		if s.ctx.Err() != nil {
 			return false, err
 		}
 		x.login.OnChallenge(fin, send, err)
@@ -215,7 +235,7 @@ func (x *exchangeSASL) do(ctx context.Context, step conn.LoginStep) (done bool, 
 		p.mu.Lock()
 		p.mechanism = step.Mechanism
 		p.mu.Unlock()
-		return false, &again{errors.New("the broker refused the mechanism " + p.cfg.SASL[0].Name())}
+		return false, &again{errors.New("the broker offers another mechanism than the last one: " + mech.Name())}
 	case conn.LoginFail:
 		step.Err.Addr = p.addr
 		return false, step.Err
@@ -226,11 +246,19 @@ func (x *exchangeSASL) do(ctx context.Context, step conn.LoginStep) (done bool, 
 	return false, nil
 }
 
-func (x *exchangeSASL) begin(ctx context.Context, mech sasl.Mechanism) (first []byte, err error) {
+// bounded is a context for one call of a mechanism: it ends with the connect
+// timeout, with the dial and with the socket.
+func (x *exchangeSASL) bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(x.sock.ctx, x.sock.lane.peer.cfg.dialTimeout(), errDialTimeout)
+}
+
+func (x *exchangeSASL) begin(mech sasl.Mechanism) (first []byte, err error) {
 	addr := x.sock.lane.peer.addr
 	var session sasl.Session
 	var out []byte
 	var merr error
+	ctx, cancel := x.bounded()
+	defer cancel()
 	if err := outside(ctx, func() { session, out, merr = mech.Authenticate(ctx, addr) }); err != nil {
 		return nil, err
 	}
@@ -238,11 +266,13 @@ func (x *exchangeSASL) begin(ctx context.Context, mech sasl.Mechanism) (first []
 	return out, merr
 }
 
-func (x *exchangeSASL) challenge(ctx context.Context, msg []byte) (done bool, send []byte, err error) {
+func (x *exchangeSASL) challenge(msg []byte) (done bool, send []byte, err error) {
 	session, msg := x.session, append([]byte(nil), msg...)
 	var fin bool
 	var out []byte
 	var merr error
+	ctx, cancel := x.bounded()
+	defer cancel()
 	if err := outside(ctx, func() { fin, out, merr = session.Challenge(msg) }); err != nil {
 		return false, nil, err
 	}
@@ -259,14 +289,12 @@ func (s *socket) loggedIn(at time.Time, lifetime time.Duration) {
 	l.mu.Unlock()
 }
 
-// renew authenticates an open socket again, behind what is outstanding on it.
-// If that fails the socket is given up, and the next one logs in afresh.
+// renew authenticates an open socket again, behind what is outstanding on it,
+// however long that takes to be answered: every message has the clock of a
+// request, and the mechanism has the connect timeout. If it fails the socket
+// is given up, and the next one logs in afresh.
 func (s *socket) renew(ctx context.Context) {
-	tctx, cancel := context.WithTimeoutCause(ctx, s.lane.peer.cfg.dialTimeout(), errDialTimeout)
-	defer cancel()
-	stop := context.AfterFunc(tctx, func() { s.fail(&lossError{context.Cause(tctx)}) })
-	defer stop()
-	if err := s.login(tctx); err != nil {
+	if err := s.login(ctx); err != nil {
 		s.fail(&lossError{err})
 	}
 }

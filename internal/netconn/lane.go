@@ -98,7 +98,7 @@ func (l *Lane) enqueue(c *Call) (gen uint64) {
 	l.mu.Lock()
 	c.gen++
 	gen = c.gen
-	c.state, c.redialled, c.first, c.size, c.stop = callQueued, false, false, 0, nil
+	c.state, c.lost, c.renewed, c.first, c.size, c.stop = callQueued, nil, false, false, 0, nil
 	switch {
 	case l.closed != nil:
 		l.refuseLocked(c, l.closed)
@@ -107,18 +107,23 @@ func (l *Lane) enqueue(c *Call) (gen uint64) {
 		l.refuseLocked(c, &kafka.DialError{Addr: l.peer.addr, Err: errNotConnected})
 		return gen
 	}
-	l.queue.push(c)
-	if !l.running {
-		l.running = l.peer.tasks.Go(l.write)
-		if !l.running {
-			l.queue.remove(c)
-			l.refuseLocked(c, groupOver(l.peer.tasks.Context()))
-			return gen
-		}
+	if !l.startLocked() {
+		l.refuseLocked(c, groupOver(l.peer.tasks.Context()))
+		return gen
 	}
+	l.queue.push(c)
 	l.wakeLocked()
 	l.mu.Unlock()
 	return gen
+}
+
+// startLocked makes sure that the writer goroutine runs; it does not once the
+// group is over.
+func (l *Lane) startLocked() bool {
+	if !l.running {
+		l.running = l.peer.tasks.Go(l.write)
+	}
+	return l.running
 }
 
 // groupOver is why a group runs nothing more.
@@ -219,13 +224,16 @@ type ending struct {
 }
 
 // takeLocked makes the call over: nobody else may end it. The lane's mutex is
-// held.
+// held. A call that was sent before may have happened then, whatever became of
+// its repetition.
 func (e *ending) takeLocked() {
 	c := e.call
-	c.state = callIdle
-	if c.redialled && e.err != nil && !kafka.MayHaveHappened(e.err) {
-		e.err = &sentBeforeError{e.err}
+	if c.lost != nil && e.err != nil && !kafka.MayHaveHappened(e.err) {
+		first := *c.lost
+		first.Err = &causes{e.err, first.Err}
+		e.err = &first
 	}
+	c.state, c.lost = callIdle, nil
 	if c.stop != nil {
 		c.stop()
 		c.stop = nil
@@ -280,7 +288,7 @@ const rebootstrapRequired = 129
 
 func (l *Lane) drain() {
 	l.mu.Lock()
-	l.draining = l.sock != nil
+	l.draining = l.sock != nil || l.cancelDial != nil
 	l.wakeLocked()
 	l.mu.Unlock()
 }
@@ -341,8 +349,8 @@ func (l *Lane) Stats() LaneStats {
 	return st
 }
 
-// causes joins the end of a context with why it could not be met, on one line.
-type causes struct{ ctx, last error }
+// causes joins what ended a call with what had gone wrong before, on one line.
+type causes struct{ end, before error }
 
-func (e *causes) Error() string   { return e.ctx.Error() + "; before: " + e.last.Error() }
-func (e *causes) Unwrap() []error { return []error{e.ctx, e.last} }
+func (e *causes) Error() string   { return e.end.Error() + "; before: " + e.before.Error() }
+func (e *causes) Unwrap() []error { return []error{e.end, e.before} }

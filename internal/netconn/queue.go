@@ -40,6 +40,16 @@ func (q *callQueue) remove(c *Call) {
 	}
 }
 
+// waiting is the calls of a kind, oldest first; nil if there is none.
+func (q *callQueue) waiting(which func(*Call) bool) (out []*Call) {
+	for _, c := range q.calls[q.head:] {
+		if which(c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 // putBack puts calls before everything that waits, in their order.
 func (q *callQueue) putBack(calls []*Call) {
 	if len(calls) == 0 {

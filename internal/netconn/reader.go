@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/core/conn"
+	"github.com/ottla/ottla/internal/core/retry"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -77,7 +78,8 @@ func (s *socket) onFrame(f conn.Frame) bool {
 		return false
 	}
 	e := ending{call: o.Value.call}
-	if e.call != nil {
+	held := e.call != nil && s.mayRenewLocked(now, e.call)
+	if e.call != nil && !held {
 		e.takeLocked()
 	}
 	if s.ready {
@@ -95,6 +97,9 @@ func (s *socket) onFrame(f conn.Frame) bool {
 		return true
 	}
 	s.decode(&e, o, f)
+	if held && !s.settle(&e, o.Value.gen) {
+		return true
+	}
 	l.peer.cfg.Journal.add(Entry{
 		At: now, Addr: l.peer.addr, Kind: l.kind, Answer: true, API: o.Key, Version: o.Version,
 		ID: f.ID, Size: len(f.Data) + 4, Code: codeOf(e.resp),
@@ -121,7 +126,7 @@ func (s *socket) decode(e *ending, o conn.Outstanding[pending], f conn.Frame) {
 		return
 	}
 	if err == nil {
-		if u, ok := resp.(kmsg.UnsafeReadFrom); ok && f.Own {
+		if u, ok := resp.(kmsg.UnsafeReadFrom); ok && o.Key == fetchKey && f.Own {
 			err = u.UnsafeReadFrom(body)
 		} else {
 			err = resp.ReadFrom(body)
@@ -138,6 +143,41 @@ func (s *socket) decode(e *ending, o conn.Outstanding[pending], f conn.Frame) {
 	if t, ok := resp.(kmsg.ThrottleResponse); ok {
 		s.throttle(t.Throttle())
 	}
+}
+
+// mayRenewLocked reports whether an authorization error in the answer to c may
+// only mean that the broker ended the session before its time: then c waits
+// for one more authentication. The answer is looked at before c is over.
+func (s *socket) mayRenewLocked(now time.Time, c *Call) bool {
+	return s.session.Late(now) && !c.renewed && !c.NoRedial && !c.OpenOnly && !c.OneWay && c.answer == nil
+}
+
+// settle ends a call that was held until its answer was decoded, or sends it
+// once more under a new login (KIP-368). It reports whether the call is over
+// by this answer; if not, it was given up meanwhile or goes on.
+func (s *socket) settle(e *ending, gen uint64) (over bool) {
+	l, c := s.lane, e.call
+	refused := refusedBy(e.resp)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.gen != gen || c.state != callWaiting && c.state != callWriting {
+		return false
+	}
+	may := refused == topRefused || refused == itemRefused && retry.ClassOfRequest(c.Req).Repeatable()
+	if refused == notRefused || l.closed != nil {
+		e.takeLocked()
+		return true
+	}
+	s.session.OnRefused(time.Now())
+	if !may || !l.startLocked() {
+		e.takeLocked()
+		return true
+	}
+	c.renewed = true
+	l.stats.Retries++
+	l.queue.putBack([]*Call{c})
+	l.wakeLocked()
+	return false
 }
 
 // throttle keeps the lane silent where the broker says so. Old brokers waited
@@ -166,38 +206,4 @@ func (p *Peer) protocolError(err error) error {
 		pe.Addr = p.addr
 	}
 	return err
-}
-
-// codeOf is the top-level error code of the answers that have one and matter
-// to a reader of the journal.
-func codeOf(resp kmsg.Response) int16 {
-	switch r := resp.(type) {
-	case *kmsg.ApiVersionsResponse:
-		return r.ErrorCode
-	case *kmsg.MetadataResponse:
-		return r.ErrorCode
-	case *kmsg.FetchResponse:
-		return r.ErrorCode
-	case *kmsg.FindCoordinatorResponse:
-		return r.ErrorCode
-	case *kmsg.JoinGroupResponse:
-		return r.ErrorCode
-	case *kmsg.SyncGroupResponse:
-		return r.ErrorCode
-	case *kmsg.HeartbeatResponse:
-		return r.ErrorCode
-	case *kmsg.ConsumerGroupHeartbeatResponse:
-		return r.ErrorCode
-	case *kmsg.StreamsGroupHeartbeatResponse:
-		return r.ErrorCode
-	case *kmsg.InitProducerIDResponse:
-		return r.ErrorCode
-	case *kmsg.EndTxnResponse:
-		return r.ErrorCode
-	case *kmsg.SASLHandshakeResponse:
-		return r.ErrorCode
-	case *kmsg.SASLAuthenticateResponse:
-		return r.ErrorCode
-	}
-	return 0
 }

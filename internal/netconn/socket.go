@@ -1,6 +1,7 @@
 package netconn
 
 import (
+	"context"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 // pending is what the flight keeps for one request.
 type pending struct {
 	call     *Call         // nil once the caller gave up
+	gen      uint64        // of call
 	resp     kmsg.Response // to decode into
 	flexible bool
 	reserve  int // bytes that its answer's own buffer may reserve at once; 0 = no buffer of its own
@@ -25,12 +27,13 @@ type pending struct {
 // are set before its goroutines start and do not change.
 type socket struct {
 	lane    *Lane
-	conn    net.Conn      // as it is read and written: TLS, if that is on
-	raw     net.Conn      // the connection below, which is the one to close
-	tcp     *net.TCPConn  // for vectored writes; nil if there is something between
-	counted *countConn    // below TLS; nil otherwise
-	gone    chan struct{} // closed once dead
+	conn    net.Conn     // as it is read and written: TLS, if that is on
+	raw     net.Conn     // the connection below, which is the one to close
+	tcp     *net.TCPConn // for vectored writes; nil if there is something between
+	counted *countConn   // below TLS; nil otherwise
 	bytesIn atomic.Int64
+	ctx     context.Context // ends once the socket is lost, with why
+	cancel  context.CancelCauseFunc
 
 	// Guarded by the lane's mutex.
 	flight   *conn.Flight[pending]
@@ -58,14 +61,19 @@ func (s *socket) fail(err error) { s.failWith(err, 0, -1) }
 // failWith is fail with how many bytes of the oldest answer were read, and the
 // id of a request that ran out of its time, -1 for none.
 func (s *socket) failWith(err error, read int, expired int32) {
+	s.lane.mu.Lock()
+	s.failAndUnlock(err, read, expired)
+}
+
+// failAndUnlock is failWith for who holds the lane's mutex already; it is
+// released.
+func (s *socket) failAndUnlock(err error, read int, expired int32) {
 	l := s.lane
-	l.mu.Lock()
 	if s.dead {
 		l.mu.Unlock()
 		return
 	}
 	s.dead, s.err = true, err
-	close(s.gone)
 	if s.timer != nil {
 		s.timer.Stop()
 	}
@@ -75,12 +83,13 @@ func (s *socket) failWith(err error, read int, expired int32) {
 	if s.versions.Known() && s.answers == 0 && isLoss(err) {
 		l.barren++
 	}
-	over := l.drainLocked(s, err, read, expired)
+	over := append(l.drainLocked(s, err, read, expired), l.strandedLocked()...)
 	l.stats.BytesIn += s.bytesIn.Load()
 	ready := s.ready
 	l.wakeLocked()
 	l.mu.Unlock()
 
+	s.cancel(err)
 	s.raw.Close()
 	if ready && l.peer.cfg.Hooks.Closed != nil {
 		l.peer.cfg.Hooks.Closed(l.peer.addr, l.kind, err)
@@ -115,27 +124,45 @@ func (l *Lane) drainLocked(s *socket, err error, read int, expired int32) (over 
 	return over
 }
 
+// strandedLocked takes the calls out of the queue that wanted the socket that
+// was open, and no new one.
+func (l *Lane) strandedLocked() (over []ending) {
+	if l.closed != nil {
+		return nil
+	}
+	for _, c := range l.queue.waiting(func(c *Call) bool { return c.OpenOnly }) {
+		l.queue.remove(c)
+		e := ending{c, nil, &kafka.DialError{Addr: l.peer.addr, Err: errNotConnected}}
+		e.takeLocked()
+		over = append(over, e)
+	}
+	return over
+}
+
 // mayRepeatLocked decides whether a call whose socket was lost is written once
 // more (C41, C43). One of which no byte was written does not count as sent.
 func (l *Lane) mayRepeatLocked(c *Call, err error) bool {
-	if l.closed != nil || c.answer != nil || c.NoRedial || !isLoss(err) {
+	if l.closed != nil || c.answer != nil || c.NoRedial || c.OpenOnly || !isLoss(err) {
 		return false
 	}
 	if c.size == 0 {
 		return true
 	}
-	if c.redialled || !retry.ClassOfRequest(c.Req).Repeatable() {
+	if c.lost != nil || !retry.ClassOfRequest(c.Req).Repeatable() {
 		return false
 	}
-	c.redialled = true
+	c.lost = l.connError(c, lossCause(err), 0)
 	l.stats.Retries++
 	return true
 }
 
 // lossOf is the error of a call whose socket was lost.
 func (l *Lane) lossOf(c *Call, err error, read int, expired bool) error {
-	if l.closed != nil && c.size == 0 {
+	switch {
+	case l.closed != nil && c.size == 0:
 		return l.closed
+	case l.closed != nil:
+		return l.connError(c, l.closed, read)
 	}
 	if expired {
 		phase := kafka.PhaseAnswer
@@ -144,14 +171,16 @@ func (l *Lane) lossOf(c *Call, err error, read int, expired bool) error {
 		}
 		return l.timeoutOf(c, phase, nil)
 	}
-	if l.closed != nil {
-		err = l.closed
-	} else if !isLoss(err) {
+	if !isLoss(err) && (c.answer != nil || c.size == 0 || kafka.MayHaveHappened(err)) {
 		return err
 	}
+	return l.connError(c, lossCause(err), read)
+}
+
+func (l *Lane) connError(c *Call, err error, read int) *kafka.ConnError {
 	return &kafka.ConnError{
 		Name: conn.APIName(c.Req.Key()), Addr: l.peer.addr, Lane: l.kind.String(),
-		Written: int64(c.size), Read: int64(read), First: c.first, Err: lossCause(err),
+		Written: int64(c.size), Read: int64(read), First: c.first, Err: err,
 	}
 }
 
@@ -195,8 +224,7 @@ func (s *socket) onTimer() {
 	s.armed = time.Time{}
 	if phase, id, ok := s.flight.Expired(now); ok {
 		o, _ := s.flight.Find(id)
-		l.mu.Unlock()
-		s.failWith(&kafka.TimeoutError{Name: conn.APIName(o.Key), Addr: l.peer.addr, Phase: phase}, 0, id)
+		s.failAndUnlock(&kafka.TimeoutError{Name: conn.APIName(o.Key), Addr: l.peer.addr, Phase: phase}, 0, id)
 		return
 	}
 	if s.ready && l.queue.len() == 0 && !s.flight.Usable(now) {

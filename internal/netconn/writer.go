@@ -150,7 +150,7 @@ func (w *writer) encodeLocked(now time.Time, s *socket, c *Call) frame {
 	if c.OneWay {
 		id = s.flight.OnWritingOneWay(now)
 	} else {
-		p := pending{call: c, resp: c.Req.ResponseKind(), flexible: c.Req.IsFlexible()}
+		p := pending{call: c, gen: c.gen, resp: c.Req.ResponseKind(), flexible: c.Req.IsFlexible()}
 		if key == fetchKey {
 			p.reserve = 1
 		}
@@ -278,7 +278,7 @@ func (s *socket) awaitReason() {
 	t := time.NewTimer(reasonTime)
 	defer t.Stop()
 	select {
-	case <-s.gone:
+	case <-s.ctx.Done():
 	case <-t.C:
 	}
 }

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"sort"
 	"time"
 
 	"github.com/ottla/ottla/kafka"
@@ -131,23 +132,36 @@ func (f *Flight[T]) OnAnswer(now time.Time, id int32) (o Outstanding[T], stray b
 
 // Find is the outstanding request with that correlation id.
 func (f *Flight[T]) Find(id int32) (o Outstanding[T], ok bool) {
-	for i := range f.n {
-		if e := f.at(i); e.ID == id && e.oneWay == 0 {
-			return *e, true
-		}
+	if e := f.find(id); e != nil {
+		return *e, true
 	}
 	return Outstanding[T]{}, false
 }
 
 // Abandon forgets who waits for that answer; it is still outstanding.
 func (f *Flight[T]) Abandon(id int32) {
-	for i := range f.n {
-		if e := f.at(i); e.ID == id && e.oneWay == 0 {
-			var none T
-			e.Value = none
-			return
-		}
+	if e := f.find(id); e != nil {
+		var none T
+		e.Value = none
 	}
+}
+
+// find searches by halves: ids grow from one entry to the next.
+func (f *Flight[T]) find(id int32) *Outstanding[T] {
+	if f.n == 0 || id < 0 {
+		return nil
+	}
+	first := f.at(0).ID
+	i := uint32(sort.Search(int(f.n), func(i int) bool {
+		return distance(first, f.at(uint32(i)).ID) >= distance(first, id)
+	}))
+	if i == f.n {
+		return nil
+	}
+	if e := f.at(i); e.ID == id && e.oneWay == 0 {
+		return e
+	}
+	return nil
 }
 
 // Drain empties the flight of a socket that is lost, oldest first. It gives

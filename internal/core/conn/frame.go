@@ -9,11 +9,12 @@ import (
 
 // Sizes of the splitter's reads and of what it reserves.
 const (
-	minRead   = 16 << 10 // the smallest space that is offered to a read
-	maxRead   = 1 << 20  // the largest one
-	maxAhead  = 1 << 20  // reserved for an announced frame before its bytes are there
-	minFrame  = 4        // a correlation id
-	headBytes = 8        // length prefix and correlation id
+	minRead   = 16 << 10  // the smallest space that is offered to a read
+	maxRead   = 1 << 20   // the largest one
+	maxShared = 128 << 10 // the largest frame that goes through the shared buffer
+	maxAhead  = 1 << 20   // reserved for an announced frame before its bytes are there
+	minFrame  = 4         // a correlation id
+	headBytes = 8         // length prefix and correlation id
 )
 
 // Frame is one answer: what follows the length prefix, correlation id first.
@@ -28,8 +29,9 @@ type Frame struct {
 
 // Splitter cuts the stream of bytes from a broker into frames. A length prefix
 // is checked against the limit before it is believed, and memory grows with the
-// bytes received, not with those announced. Call Next until it gives nothing,
-// then read into Space and report with OnRead. Not for concurrent use.
+// bytes received, not with those announced. A frame above 128 KiB gets a buffer
+// of its own, so what the splitter keeps stays small. Call Next until it gives
+// nothing, then read into Space and report with OnRead. Not for concurrent use.
 type Splitter struct {
 	limit int
 	owner func(id int32) int
@@ -47,7 +49,7 @@ type Splitter struct {
 // NewSplitter makes a splitter that refuses frames above limit bytes. owner is
 // asked with the correlation id of a frame whether it gets a buffer of its
 // own: if so it returns how many bytes may be reserved at once, else 0. It may
-// be nil.
+// be nil, and a frame above 128 KiB has a buffer of its own in any case.
 func NewSplitter(limit int, owner func(id int32) int) *Splitter {
 	return &Splitter{limit: limit, owner: owner, size: -1}
 }
@@ -67,17 +69,10 @@ func (s *Splitter) Space() []byte {
 }
 
 // makeRoom leaves at least one byte free behind the filled part of the shared
-// buffer, and as much as the frame being read needs, as far as that may be
-// reserved.
+// buffer, and as much as the frame being read needs.
 func (s *Splitter) makeRoom() {
 	filled := s.to - s.from
-	if filled == 0 && len(s.buf) > maxRead {
-		s.buf, s.from, s.to = nil, 0, 0 // a large frame is over: its memory goes back
-	}
-	want := minRead
-	if s.size >= 0 {
-		want = max(want, min(4+s.size, max(2*filled, maxAhead)))
-	}
+	want := max(minRead, 4+min(s.size, maxShared))
 	switch {
 	case len(s.buf) < want:
 		grown := make([]byte, want)
@@ -132,11 +127,13 @@ func (s *Splitter) Next() (f Frame, ok bool, err error) {
 		return Frame{}, false, nil
 	}
 	id := int32(binary.BigEndian.Uint32(have[4:]))
+	reserve := 0
 	if s.owner != nil {
-		if reserve := s.owner(id); reserve > 0 {
-			s.moveOut(id, have[4:], reserve)
-			return s.Next()
-		}
+		reserve = s.owner(id)
+	}
+	if reserve > 0 || s.size > maxShared {
+		s.moveOut(id, have[4:], reserve)
+		return s.Next()
 	}
 	if len(have) < 4+s.size {
 		return Frame{}, false, nil

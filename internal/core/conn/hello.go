@@ -112,6 +112,8 @@ type Hello struct {
 	version int16
 	table   Versions
 	done    bool
+	pause   int32 // milliseconds
+	after   bool  // the pause is the client's to make
 }
 
 // NewHello begins at the given version.
@@ -144,6 +146,10 @@ func (h *Hello) Version() int16 { return h.version }
 // Versions is the broker's table, once Request gives nothing more.
 func (h *Hello) Versions() Versions { return h.table }
 
+// Throttle is the throttle of the last answer in milliseconds, and whether it
+// is the client's to keep.
+func (h *Hello) Throttle() (ms int32, after bool) { return h.pause, h.after }
+
 // OnAnswer takes the body of the answer. An error ends the connect: a
 // [*kafka.BrokerError], or a [*kafka.ProtocolError] without an address.
 func (h *Hello) OnAnswer(body []byte) error {
@@ -151,6 +157,7 @@ func (h *Hello) OnAnswer(body []byte) error {
 	if err != nil {
 		return err
 	}
+	h.pause, h.after = resp.Throttle()
 	hint, only := helloHint(resp)
 	switch {
 	case resp.ErrorCode != 0 && resp.ErrorCode != unsupportedVersion:

@@ -116,8 +116,8 @@ func (l *Login) OnHandshake(r *kmsg.SASLHandshakeResponse) {
 		}
 		l.fail(e)
 	default:
-		for i := l.at + 1; i < len(l.names); i++ {
-			if slices.Contains(r.SupportedMechanisms, l.names[i]) {
+		for n := 1; n < len(l.names); n++ {
+			if i := (l.at + n) % len(l.names); slices.Contains(r.SupportedMechanisms, l.names[i]) {
 				l.then(LoginStep{Action: LoginSwitch, Mechanism: i})
 				return
 			}

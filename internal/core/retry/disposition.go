@@ -94,6 +94,16 @@ var dispositions = map[int16]Disposition{
 	129: Rebootstrap, // REBOOTSTRAP_REQUIRED
 }
 
+// Unauthorized reports whether a code says that the user may not do that: for
+// a topic, group, cluster, transactional id or delegation token.
+func Unauthorized(code int16) bool {
+	switch code {
+	case 29, 30, 31, 53, 65:
+		return true
+	}
+	return false
+}
+
 // Of is the reaction to an error code outside of a transaction.
 func Of(code int16) Disposition { return dispositions[code] }
 
