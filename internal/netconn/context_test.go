@@ -26,7 +26,7 @@ func oneMiB() *Call {
 	part.Records = make([]byte, 1<<20)
 	topic.Partitions = append(topic.Partitions, part)
 	req.Topics = append(req.Topics, topic)
-	c := NewCall(nil, req)
+	c := NewCall(context.Background(), req)
 	c.Max = 12
 	return c
 }

@@ -79,7 +79,7 @@ func realAsk(p *Peer) error {
 	req.AllowAutoTopicCreation = false
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	resp, err := p.Lane(General).Do(ctx, NewCall(nil, req))
+	resp, err := p.Lane(General).Do(ctx, NewCall(context.Background(), req))
 	if err == nil && len(resp.(*kmsg.MetadataResponse).Brokers) == 0 {
 		return errors.New("an answer without brokers")
 	}
@@ -127,7 +127,7 @@ func TestRealDelegationToken(t *testing.T) {
 	req := kmsg.NewPtrCreateDelegationTokenRequest()
 	req.MaxLifetimeMillis = -1
 	req.Renewers = []kmsg.CreateDelegationTokenRequestRenewer{}
-	resp, err := p.Lane(General).Do(within(t, 20*time.Second), NewCall(nil, req))
+	resp, err := p.Lane(General).Do(within(t, 20*time.Second), NewCall(context.Background(), req))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestRealASecondLoginIsAnsweredAndTheSocketStays(t *testing.T) {
 	if err := realAsk(p); err != nil {
 		t.Fatal(err)
 	}
-	resp, err := p.Lane(General).Do(within(t, 10*time.Second), NewCall(nil, conn.NewSASLAuthenticate([]byte("x"))))
+	resp, err := p.Lane(General).Do(within(t, 10*time.Second), NewCall(context.Background(), conn.NewSASLAuthenticate([]byte("x"))))
 	if err != nil || resp.(*kmsg.SASLAuthenticateResponse).ErrorCode != kerr.IllegalSaslState.Code {
 		t.Errorf("%+v %v", resp, err)
 	}
@@ -265,7 +265,7 @@ func TestC2RealNodeCheck(t *testing.T) {
 	}
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{}
-	resp, err := p.Lane(General).Do(within(t, 10*time.Second), NewCall(nil, req))
+	resp, err := p.Lane(General).Do(within(t, 10*time.Second), NewCall(context.Background(), req))
 	if err != nil {
 		t.Fatal(err)
 	}

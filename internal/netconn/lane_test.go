@@ -1,6 +1,7 @@
 package netconn
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -91,7 +92,7 @@ func TestC43AMutationIsNotSentTwice(t *testing.T) {
 		}
 	})
 	p := newPeer(t, b.addr(), &Config{})
-	_, err := p.Lane(General).Do(within(t, 10*time.Second), NewCall(nil, kmsg.NewPtrCreateTopicsRequest()))
+	_, err := p.Lane(General).Do(within(t, 10*time.Second), NewCall(context.Background(), kmsg.NewPtrCreateTopicsRequest()))
 	var ce *kafka.ConnError
 	if !errors.As(err, &ce) || !kafka.MayHaveHappened(err) || ce.Written == 0 || !ce.First {
 		t.Errorf("error %v", err)

@@ -117,7 +117,7 @@ func TestB010ALossSeenByTheReaderWaitsForTheWriter(t *testing.T) {
 				}
 				return c, err
 			}
-			_, err := w.lane(General).Do(within(t, time.Minute), NewCall(nil, kmsg.NewPtrCreateTopicsRequest()))
+			_, err := w.lane(General).Do(within(t, time.Minute), NewCall(context.Background(), kmsg.NewPtrCreateTopicsRequest()))
 			if (err == nil) != (written == 0) || err != nil && !kafka.MayHaveHappened(err) {
 				t.Errorf("%d bytes written: %v", written, err)
 			}

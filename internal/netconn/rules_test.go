@@ -119,11 +119,11 @@ func TestT1AStuckLaneDelaysNoOther(t *testing.T) {
 			fetch.MaxWaitMillis = 30_000
 			join := kmsg.NewPtrJoinGroupRequest()
 			join.RebalanceTimeoutMillis = 60_000
-			parked := []chan outcome{start(w.lane(Fetch), NewCall(nil, fetch)), start(w.lane(Join), NewCall(nil, join))}
+			parked := []chan outcome{start(w.lane(Fetch), NewCall(context.Background(), fetch)), start(w.lane(Join), NewCall(context.Background(), join))}
 			for range 10 {
 				time.Sleep(time.Second)
 				d := took(func() {
-					if _, err := w.lane(Coordinator).Do(within(t, time.Minute), NewCall(nil, kmsg.NewPtrHeartbeatRequest())); err != nil {
+					if _, err := w.lane(Coordinator).Do(within(t, time.Minute), NewCall(context.Background(), kmsg.NewPtrHeartbeatRequest())); err != nil {
 						t.Error(err)
 					}
 				})
@@ -301,7 +301,7 @@ func TestC40ALongPollOutlivesTheRequestTimeout(t *testing.T) {
 		topics := kmsg.NewPtrCreateTopicsRequest()
 		topics.TimeoutMillis = 40_000
 		for k, req := range map[Kind]kmsg.Request{Join: join, Fetch: fetch, General: topics, Coordinator: kmsg.NewPtrSyncGroupRequest()} {
-			if _, err := w.lane(k).Do(context.Background(), NewCall(nil, req)); err != nil {
+			if _, err := w.lane(k).Do(context.Background(), NewCall(context.Background(), req)); err != nil {
 				t.Errorf("%s: %v", k, err)
 			}
 		}
@@ -339,7 +339,7 @@ func TestC45OutstandingRequestsEndAtOnce(t *testing.T) {
 		l := w.lane(General)
 		var mutations, safe []chan outcome
 		for i := range 5 {
-			mutations = append(mutations, start(l, NewCall(nil, kmsg.NewPtrDeleteTopicsRequest())))
+			mutations = append(mutations, start(l, NewCall(context.Background(), kmsg.NewPtrDeleteTopicsRequest())))
 			safe = append(safe, start(l, metadata(fmt.Sprint(i))))
 		}
 		for i := range 5 {
@@ -497,7 +497,7 @@ func TestB010ABrokerClosesIdleSockets(t *testing.T) {
 		if w.peer.Open(General) {
 			t.Error("a dead socket stayed in the pool")
 		}
-		if _, err := l.Do(context.Background(), NewCall(nil, kmsg.NewPtrCreateTopicsRequest())); err != nil {
+		if _, err := l.Do(context.Background(), NewCall(context.Background(), kmsg.NewPtrCreateTopicsRequest())); err != nil {
 			t.Errorf("a mutation after the broker closed: %v", err)
 		}
 	})
@@ -516,7 +516,7 @@ func TestB011ALossBeforeTheFirstByteIsNoAttempt(t *testing.T) {
 			}
 			return c, err
 		}
-		_, err := w.lane(General).Do(within(t, time.Minute), NewCall(nil, kmsg.NewPtrCreateTopicsRequest()))
+		_, err := w.lane(General).Do(within(t, time.Minute), NewCall(context.Background(), kmsg.NewPtrCreateTopicsRequest()))
 		if err != nil {
 			t.Errorf("%v", err)
 		}
@@ -696,7 +696,7 @@ func TestC26NothingIsWrittenWithoutAVersion(t *testing.T) {
 		}
 	}, func(t *testing.T, w *world) {
 		l := w.lane(General)
-		_, err := l.Do(context.Background(), NewCall(nil, kmsg.NewPtrCreateTopicsRequest()))
+		_, err := l.Do(context.Background(), NewCall(context.Background(), kmsg.NewPtrCreateTopicsRequest()))
 		var ve *kafka.VersionError
 		if !errors.As(err, &ve) || ve.Addr != address || ve.BrokerMax != -1 || ve.Name != "CreateTopics" {
 			t.Errorf("%v", err)

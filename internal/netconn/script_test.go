@@ -45,6 +45,7 @@ type gotRequest struct {
 	ID           int32
 	Client       string
 	Body         []byte
+	At           time.Time
 }
 
 func newBroker(t testing.TB, serve func(c *brokerConn)) *broker {
@@ -136,7 +137,7 @@ func (c *brokerConn) next() (g gotRequest, ok bool) {
 	if req != nil && req.IsFlexible() {
 		body = body[1:]
 	}
-	g.Body = body
+	g.Body, g.At = body, time.Now()
 	c.mu.Lock()
 	c.got = append(c.got, g)
 	c.mu.Unlock()
@@ -224,7 +225,7 @@ func metadata(mark string) *Call {
 	topic := kmsg.NewMetadataRequestTopic()
 	topic.Topic = kmsg.StringPtr(mark)
 	req.Topics = append(req.Topics, topic)
-	return NewCall(nil, req)
+	return NewCall(context.Background(), req)
 }
 
 func markOf(resp kmsg.Response) string {

@@ -41,10 +41,10 @@ func (s *Session) OnLogin(now time.Time, lifetime time.Duration, rng *rand.Rand)
 func (s *Session) Late(now time.Time) bool { return !s.half.IsZero() && !now.Before(s.half) }
 
 // OnRefused takes note of an authorization error late in the session: it is
-// due at once.
+// due once the request that waited for the last login went out.
 func (s *Session) OnRefused(now time.Time) {
 	if !s.at.IsZero() {
-		s.at, s.fresh = sooner(s.at, now), false
+		s.at = sooner(s.at, now)
 	}
 }
 
