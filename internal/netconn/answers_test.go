@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -360,4 +361,78 @@ func TestC33AnAnswerIsHeldOnce(t *testing.T) {
 	if got := allocated(20, do); got > size*5/4 {
 		t.Errorf("%d bytes are allocated for an answer of %d", got, size)
 	}
+}
+
+// TestC27NoRequestIsOutOfRange sends every API that kmsg knows to brokers of
+// random tables. A request that the lane refuses is one that the broker does
+// not have; the broker of every test of this package counts the others.
+func TestC27NoRequestIsOutOfRange(t *testing.T) {
+	rng := rand.New(rand.NewPCG(27, 27))
+	for range 20 {
+		ranges := table()
+		kept := ranges.ApiKeys[:0]
+		for _, k := range ranges.ApiKeys {
+			if k.ApiKey != 18 && rng.IntN(4) == 0 {
+				continue
+			}
+			if k.ApiKey != 18 {
+				k.MinVersion = int16(rng.IntN(int(k.MaxVersion) + 3))
+				k.MaxVersion = k.MinVersion + int16(rng.IntN(3))
+			}
+			kept = append(kept, k)
+		}
+		ranges.ApiKeys = kept
+		inWorld(t, nil, func(c *brokerConn) {
+			for g, ok := c.next(); ok; g, ok = c.next() {
+				if g.Key == 18 {
+					c.answer(g, ranges)
+				} else {
+					c.answer(g, kmsg.ResponseForKey(g.Key))
+				}
+			}
+		}, func(t *testing.T, w *world) {
+			sent := 0
+			for key := int16(0); key <= kmsg.MaxKey; key++ {
+				req := kmsg.RequestForKey(key)
+				if req == nil || key == 18 {
+					continue
+				}
+				c := NewCall(t.Context(), req)
+				_, err := w.lane(General).Do(within(t, time.Minute), c)
+				var ve *kafka.VersionError
+				if err != nil && !errors.As(err, &ve) {
+					t.Errorf("%s: %v", kmsg.NameForKey(key), err)
+				}
+				if i := slices.IndexFunc(kept, func(k kmsg.ApiVersionsResponseApiKey) bool { return k.ApiKey == key }); err == nil {
+					sent++
+				} else if i >= 0 && kept[i].MinVersion <= req.MaxVersion() && ve.Constraint == "" {
+					t.Errorf("%s is refused: %v", kmsg.NameForKey(key), err)
+				}
+			}
+			if got := len(w.b.requests(-1)) - 1; got != sent || sent < 10 {
+				t.Errorf("%d sent, the broker saw %d", sent, got)
+			}
+		})
+	}
+}
+
+// TestC27TheCheckCanFail writes by hand what no lane writes.
+func TestC27TheCheckCanFail(t *testing.T) {
+	inWorld(t, nil, (*brokerConn).echo, func(t *testing.T, w *world) {
+		raw, err := w.net.Dial(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer raw.Close()
+		f := kmsg.NewRequestFormatter(kmsg.FormatterClientID("by hand"))
+		hello, late := kmsg.NewPtrApiVersionsRequest(), kmsg.NewPtrHeartbeatRequest()
+		late.SetVersion(late.MaxVersion() + 1)
+		raw.Write(f.AppendRequest(nil, hello, 0))
+		raw.Read(make([]byte, 1<<16))
+		raw.Write(f.AppendRequest(nil, late, 1))
+		time.Sleep(time.Second)
+		if n := w.b.outOfRange.Swap(0); n != 1 {
+			t.Errorf("%d requests out of range were counted", n)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ type broker struct {
 	serve func(c *brokerConn)
 	tasks *task.Group
 
+	outOfRange atomic.Int64 // requests at versions that no client may send
+
 	mu    sync.Mutex
 	conns []*brokerConn
 }
@@ -36,8 +39,9 @@ type brokerConn struct {
 	b *broker
 	n int // how many connections came before
 
-	mu  sync.Mutex
-	got []gotRequest
+	mu    sync.Mutex
+	got   []gotRequest
+	table map[int16]conn.Range // as it was told to the client, nil before
 }
 
 type gotRequest struct {
@@ -88,6 +92,9 @@ func (b *broker) stop() {
 	}
 	b.mu.Unlock()
 	b.tasks.Wait()
+	if n := b.outOfRange.Swap(0); n > 0 {
+		b.t.Errorf("C27: %d requests at versions that the broker does not have", n)
+	}
 }
 
 func (b *broker) addr() string { return b.ln.Addr().String() }
@@ -140,8 +147,34 @@ func (c *brokerConn) next() (g gotRequest, ok bool) {
 	g.Body, g.At = body, time.Now()
 	c.mu.Lock()
 	c.got = append(c.got, g)
+	c.checkRangeLocked(g)
 	c.mu.Unlock()
 	return g, true
+}
+
+// checkRangeLocked holds C27: no request at a version that the broker does not
+// have, over the whole suite.
+func (c *brokerConn) checkRangeLocked(g gotRequest) {
+	if g.Key == conn.APIVersionsKey {
+		return
+	}
+	if r, ok := c.table[g.Key]; c.table != nil && (!ok || g.Version < r.Min || g.Version > r.Max) {
+		c.b.outOfRange.Add(1)
+	}
+}
+
+// told keeps the table of an ApiVersions answer.
+func (c *brokerConn) told(resp kmsg.Response) {
+	v, ok := resp.(*kmsg.ApiVersionsResponse)
+	if !ok || v.ErrorCode != 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.table = map[int16]conn.Range{}
+	for _, k := range v.ApiKeys {
+		c.table[k.ApiKey] = conn.Range{Min: k.MinVersion, Max: k.MaxVersion}
+	}
 }
 
 // frameOf is an answer to g as it goes over the wire.
@@ -157,6 +190,7 @@ func frameOf(g gotRequest, resp kmsg.Response) []byte {
 }
 
 func (c *brokerConn) answer(g gotRequest, resp kmsg.Response) bool {
+	c.told(resp)
 	_, err := c.Write(frameOf(g, resp))
 	return err == nil
 }

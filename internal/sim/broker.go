@@ -11,6 +11,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -68,6 +69,8 @@ type Broker struct {
 	conns      map[int]*conn // open ones by number
 	accepted   int
 	outOfRange int
+	stray      []string      // which they were, the first few
+	strayOK    bool          // they do not fail the test
 	changed    chan struct{} // closed at the next change; nil = nobody waits
 }
 
@@ -154,6 +157,33 @@ func (b *Broker) OutOfRange() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.outOfRange
+}
+
+// AllowOutOfRange says that requests at versions that the broker does not have
+// are part of the test. Without it they fail the test at its end.
+func (b *Broker) AllowOutOfRange() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.strayOK = true
+}
+
+func (b *Broker) mayStray() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.strayOK
+}
+
+func (b *Broker) strays() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.stray)
+}
+
+func (b *Broker) strayLocked(f Frame) {
+	b.outOfRange++
+	if len(b.stray) < 5 {
+		b.stray = append(b.stray, fmt.Sprintf("%s v%d", kmsg.NameForKey(f.Key), f.Version))
+	}
 }
 
 // Forget empties journal and counts, but not the number of connections.

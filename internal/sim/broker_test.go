@@ -231,6 +231,7 @@ func TestHandlerSilenceDelayAndPush(t *testing.T) {
 
 func TestC27OutOfRangeVersionsAreCountedAndClosed(t *testing.T) {
 	everywhere(t, func(t *testing.T, r rig) {
+		r.AllowOutOfRange()
 		r.SetVersions(3, 4, 9)
 		r.RemoveVersions(12)
 		for i, req := range []kmsg.Request{at(kmsg.NewPtrMetadataRequest(), 10), at(kmsg.NewPtrMetadataRequest(), 3), at(kmsg.NewPtrHeartbeatRequest(), 0)} {

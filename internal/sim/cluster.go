@@ -73,6 +73,13 @@ func New(tb testing.TB, listeners ...net.Listener) *Cluster {
 		c.brokers = append(c.brokers, newBroker(c, id, l))
 	}
 	tb.Cleanup(c.Close)
+	tb.Cleanup(func() {
+		for _, b := range c.brokers {
+			if n := b.OutOfRange(); n > 0 && !b.mayStray() {
+				tb.Errorf("C27: broker %d saw %d requests at versions that it does not have: %v", b.ID, n, b.strays())
+			}
+		}
+	})
 	return c
 }
 

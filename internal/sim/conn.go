@@ -75,7 +75,7 @@ func (c *conn) read(raw []byte) (*Request, bool) {
 		return nil, false
 	}
 	if v, ok := b.versions[r.Key]; r.Key != int16(kmsg.ApiVersions) && (!ok || r.Version < v.Min || r.Version > v.Max) {
-		b.outOfRange++
+		b.strayLocked(r.Frame)
 		return nil, false
 	}
 	return r, true

@@ -71,16 +71,17 @@ func flightStep(t *testing.T, f *Flight[string], c []string) string {
 	return out
 }
 
-// TestFlightTranscript holds, by the comments in the file, C29 to C32, C37 to
-// C40, C53, K2, B007, B008, B031 and B032.
-func TestFlightTranscript(t *testing.T) {
-	f := newFlight()
-	transcript(t, "flight.txt", func(c []string) string {
-		if c[0] == "new" {
-			f = newFlight()
-			return ""
+// TestFlightTranscripts holds what the names of the files say.
+func TestFlightTranscripts(t *testing.T) {
+	transcripts(t, "flight", func() func(*testing.T, []string) string {
+		f := newFlight()
+		return func(t *testing.T, c []string) string {
+			if c[0] == "new" {
+				f = newFlight()
+				return ""
+			}
+			return flightStep(t, f, c)
 		}
-		return flightStep(t, f, c)
 	})
 }
 
@@ -249,23 +250,33 @@ func TestSessionIsDueAt80To90Percent(t *testing.T) {
 	}
 }
 
-// TestSessionTranscript holds C23, B070 and B071.
-func TestSessionTranscript(t *testing.T) {
-	var s Session
-	transcript(t, "session.txt", func(c []string) string {
-		now := at(t, c[0])
-		switch c[1] {
-		case "login":
-			d, _ := time.ParseDuration(c[2])
-			s.OnLogin(now, d, nil)
-		case "write":
-			s.OnWrite()
-		case "idle":
-			s.OnIdle()
-		case "look":
-		default:
-			t.Fatalf("command %v", c)
-		}
-		return fmt.Sprintf("due %v, with a request waiting %v, deadline %s", s.Due(now, false), s.Due(now, true), since(s.Deadline()))
+// TestSessionTranscripts holds what the names of the files say.
+func TestSessionTranscripts(t *testing.T) {
+	transcripts(t, "session", func() func(*testing.T, []string) string {
+		s := &Session{}
+		return func(t *testing.T, c []string) string { return sessionStep(t, s, c) }
 	})
+}
+
+// sessionStep is one command of a transcript.
+func sessionStep(t *testing.T, s *Session, c []string) string {
+	now := at(t, c[0])
+	switch c[1] {
+	case "login":
+		d, _ := time.ParseDuration(c[2])
+		s.OnLogin(now, d, nil)
+	case "write":
+		s.OnWrite()
+	case "idle":
+		s.OnIdle()
+	case "refused":
+		if !s.Late(now) {
+			return "early"
+		}
+		s.OnRefused(now)
+	case "look":
+	default:
+		t.Fatalf("command %v", c)
+	}
+	return fmt.Sprintf("due %v, with a request waiting %v, deadline %s", s.Due(now, false), s.Due(now, true), since(s.Deadline()))
 }

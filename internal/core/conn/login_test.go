@@ -54,43 +54,49 @@ func answered(code int16, text, bytes string, life time.Duration) *kmsg.SASLAuth
 	return r
 }
 
-// TestLoginTranscript holds C15 to C18, C20, B062, B065 and B067 by the
-// comments in the file.
-func TestLoginTranscript(t *testing.T) {
-	var l *Login
-	transcript(t, "login.txt", func(c []string) string {
-		arg := func(i int) string {
-			if i >= len(c) {
-				return ""
-			}
-			return strings.ReplaceAll(c[i], "_", " ")
-		}
-		switch c[0] {
-		case "new":
-			l = NewLogin(c[1:], 0)
-		case "handshake":
-			l.OnHandshake(handshakeAnswer(int16(number(t, c[1])), c[2:]...))
-		case "first":
-			l.OnBegin([]byte(arg(1)), nil)
-		case "begin-fails":
-			l.OnBegin(nil, errors.New(arg(1)))
-		case "answer": // code text bytes lifetime
-			life, _ := time.ParseDuration(arg(4))
-			l.OnAuthenticate(answered(int16(number(t, c[1])), arg(2), arg(3), life))
-		case "mechanism": // done bytes
-			l.OnChallenge(c[1] == "done", []byte(arg(2)), nil)
-		case "mechanism-fails":
-			l.OnChallenge(false, nil, errors.New(arg(1)))
-		case "lost":
-			if e := l.Refused(errors.New("EOF")); e != nil {
-				return "refused: " + e.Error()
-			}
-			return "no reason known"
-		default:
-			t.Fatalf("command %v", c)
-		}
-		return steps(l)
+// TestLoginTranscripts holds what the names of the files say.
+func TestLoginTranscripts(t *testing.T) {
+	transcripts(t, "login", func() func(*testing.T, []string) string {
+		var l *Login
+		return func(t *testing.T, c []string) string { return loginStep(t, &l, c) }
 	})
+}
+
+// loginStep is one command of a transcript.
+func loginStep(t *testing.T, at **Login, c []string) string {
+	l := *at
+	arg := func(i int) string {
+		if i >= len(c) {
+			return ""
+		}
+		return strings.ReplaceAll(c[i], "_", " ")
+	}
+	switch c[0] {
+	case "new":
+		l = NewLogin(c[1:], 0)
+		*at = l
+	case "handshake":
+		l.OnHandshake(handshakeAnswer(int16(number(t, c[1])), c[2:]...))
+	case "first":
+		l.OnBegin([]byte(arg(1)), nil)
+	case "begin-fails":
+		l.OnBegin(nil, errors.New(arg(1)))
+	case "answer": // code text bytes lifetime
+		life, _ := time.ParseDuration(arg(4))
+		l.OnAuthenticate(answered(int16(number(t, c[1])), arg(2), arg(3), life))
+	case "mechanism": // done bytes
+		l.OnChallenge(c[1] == "done", []byte(arg(2)), nil)
+	case "mechanism-fails":
+		l.OnChallenge(false, nil, errors.New(arg(1)))
+	case "lost":
+		if e := l.Refused(errors.New("EOF")); e != nil {
+			return "refused: " + e.Error()
+		}
+		return "no reason known"
+	default:
+		t.Fatalf("command %v", c)
+	}
+	return steps(l)
 }
 
 // scram brings a login to where the server's first message is due.

@@ -13,6 +13,23 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 // begin is where the clock of every transcript starts.
 var begin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// transcripts runs every file of a directory in testdata, each with a machine
+// of its own: the file's name says what it holds.
+func transcripts(t *testing.T, dir string, machine func() func(t *testing.T, cmd []string) string) {
+	t.Helper()
+	files, err := os.ReadDir("testdata/" + dir)
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		name, _ := strings.CutSuffix(f.Name(), ".txt")
+		t.Run(name, func(t *testing.T) {
+			do := machine()
+			transcript(t, dir+"/"+f.Name(), func(cmd []string) string { return do(t, cmd) })
+		})
+	}
+}
+
 // transcript runs a file of steps: a line that does not begin with two spaces
 // is a command, and the indented lines below it are what it gave. With -update
 // they are rewritten.
