@@ -3,6 +3,7 @@ package netconn
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,9 +107,9 @@ func TestK2AReauthenticationKeepsTheThrottle(t *testing.T) {
 // TestC8CloseDoesNotWaitForATokenSource has one that hangs in the second login
 // and ignores its context.
 func TestC8CloseDoesNotWaitForATokenSource(t *testing.T) {
-	n := 0
+	var n atomic.Int64
 	mech := plain.Plain(func(context.Context) (plain.Auth, error) {
-		if n++; n > 1 {
+		if n.Add(1) > 1 {
 			time.Sleep(time.Hour)
 		}
 		return plain.Auth{User: "u", Pass: "p"}, nil
@@ -118,8 +119,8 @@ func TestC8CloseDoesNotWaitForATokenSource(t *testing.T) {
 	}), func(t *testing.T, w *world) {
 		ask(t, w.lane(General), "m")
 		time.Sleep(9500 * time.Millisecond)
-		if n != 2 {
-			t.Fatalf("%d calls of the token source", n)
+		if n.Load() != 2 {
+			t.Fatalf("%d calls of the token source", n.Load())
 		}
 		if d := took(func() { w.peer.Close(errTestOver); w.peer.tasks.Wait() }); d >= fast {
 			t.Errorf("Close took %v", d)

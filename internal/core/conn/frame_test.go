@@ -47,7 +47,7 @@ func TestC33FramesComeOutWhateverTheReads(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	var stream []byte
 	var bodies [][]byte
-	for i := range 200 {
+	for i := range 60 {
 		body := make([]byte, []int{0, 1, 30, 4000, 17_000, 70_000}[rng.IntN(6)])
 		for j := range body {
 			body[j] = byte(rng.Uint32())
