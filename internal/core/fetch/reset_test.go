@@ -246,6 +246,22 @@ func TestF32F47AResetWaitsUntilBatchesHaveReachedTheUser(t *testing.T) {
 	})
 }
 
+// A seek gives up what the user had: the reset that follows waits for nothing.
+// Mutation: begin without held.
+func TestF32F38AResetAfterASeekWaitsForNoOldBatch(t *testing.T) {
+	r := reading(t, testConfig(), 50)
+	r.answer("t", partAnswer{hw: 60, lso: 60, data: batches(data(50, 54))})
+	_, l, _ := r.hold()
+	r.m.Seek(tp0, AtOffset(7))
+	r.step()
+	r.answer("t", partAnswer{}) // the Fetch that was out
+	r.answer("t", partAnswer{code: 1})
+	r.listed(80, 0)
+	if l.Release() || r.position(tp0) != 80 {
+		t.Errorf("position %d", r.position(tp0))
+	}
+}
+
 // R39: a seek at every step of a load. Mutation: onListed without the ask's id.
 func TestF35ASeekWinsOverARunningLoad(t *testing.T) {
 	t.Run("R39 F38", func(t *testing.T) {
