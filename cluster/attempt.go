@@ -22,6 +22,7 @@ type attempts struct {
 	limit time.Time // no attempt begins after
 	lo    int16     // the lowest version that does
 	n     int       // attempts that failed
+	doubt bool      // one of them may have happened all the same
 }
 
 func (c *client) attempts(ctx context.Context, req kmsg.Request) *attempts {
@@ -31,15 +32,16 @@ func (c *client) attempts(ctx context.Context, req kmsg.Request) *attempts {
 // again waits before the next attempt. It returns why there is none.
 func (a *attempts) again(why error) error {
 	a.n++
+	a.doubt = a.doubt || kafka.MayHaveHappened(why)
 	switch {
 	case a.ctx.Err() != nil:
 		return a.over(why)
 	case !a.repeats(why):
-		return why
+		return a.honest(why)
 	}
 	d := a.c.cfg.backoff().Delay(a.n, a.c.rand.derive())
 	if time.Now().Add(d).After(a.limit) {
-		return &gaveUp{cause: errRetryTimeout, last: why}
+		return a.honest(&gaveUp{cause: errRetryTimeout, last: why})
 	}
 	a.c.counts.retries.Add(1)
 	a.c.tracer.retried(a.api, a.n+1, d, why)
@@ -51,16 +53,25 @@ func (a *attempts) again(why error) error {
 	case <-a.ctx.Done():
 		return a.over(why)
 	case <-a.c.done():
-		return ErrClosed
+		return a.honest(ErrClosed)
 	}
+}
+
+// honest is err, in doubt if an attempt before it may have happened: the last
+// failure says nothing about those.
+func (a *attempts) honest(err error) error {
+	if a.doubt && !kafka.MayHaveHappened(err) {
+		return &inDoubt{err}
+	}
+	return err
 }
 
 // over is the error of a request whose context has ended.
 func (a *attempts) over(why error) error {
 	if errors.Is(why, context.Cause(a.ctx)) {
-		return why
+		return a.honest(why)
 	}
-	return &gaveUp{cause: context.Cause(a.ctx), last: why}
+	return a.honest(&gaveUp{cause: context.Cause(a.ctx), last: why})
 }
 
 // repeats reports whether a request that failed with err may be made again:

@@ -117,6 +117,17 @@ func (e *gaveUp) Error() string {
 func (e *gaveUp) Unwrap() []error       { return []error{e.cause, e.last} }
 func (e *gaveUp) MayHaveHappened() bool { return kafka.MayHaveHappened(e.last) }
 
+// inDoubt is the end of a request of which an earlier attempt may have
+// happened.
+type inDoubt struct{ err error }
+
+func (e *inDoubt) Error() string {
+	return e.err.Error() + "; an earlier attempt was sent and lost, so it may have happened"
+}
+
+func (e *inDoubt) Unwrap() error       { return e.err }
+func (*inDoubt) MayHaveHappened() bool { return true }
+
 // opError frames an error with the operation, once.
 func opError(op string, broker kafka.NodeID, err error) error {
 	var oe *kafka.OpError

@@ -85,7 +85,7 @@ func TestC8NoUseBeyondTheIdleLimit(t *testing.T) {
 		l := w.lane(General)
 		ask(t, l, "one")
 		l.mu.Lock()
-		l.sock.timer.Stop()
+		l.sock.alarm.timer.Stop()
 		l.mu.Unlock()
 		time.Sleep(3*time.Minute + time.Millisecond)
 		ask(t, l, "two")

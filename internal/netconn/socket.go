@@ -45,10 +45,15 @@ type socket struct {
 	err      error // why it is dead
 	requests int   // written since the handshake
 	answers  int   // read since the handshake
-	timer    *time.Timer
-	armed    time.Time // when timer fires, zero if it does not
+	alarm    alarm
 	writing  *Call     // its frame is being written
 	renewed  time.Time // deadline of the session that the writer was told of
+}
+
+// alarm is the timer of a socket.
+type alarm struct {
+	timer *time.Timer // nil until it is first needed
+	at    time.Time   // when it fires, zero if it does not
 }
 
 // errIdle closes a socket that was not used for a while.
@@ -74,8 +79,8 @@ func (s *socket) failAndUnlock(err error, read int, expired int32) {
 		return
 	}
 	s.dead, s.err = true, err
-	if s.timer != nil {
-		s.timer.Stop()
+	if s.alarm.timer != nil {
+		s.alarm.timer.Stop()
 	}
 	if l.sock == s {
 		l.sock, l.draining = nil, false
@@ -197,16 +202,16 @@ func (s *socket) armLocked() {
 	if at := s.session.Deadline(); at.After(s.renewed) && (d.IsZero() || at.Before(d)) {
 		d = at
 	}
-	if d.IsZero() || s.dead || !s.armed.IsZero() && !d.Before(s.armed) {
+	if d.IsZero() || s.dead || !s.alarm.at.IsZero() && !d.Before(s.alarm.at) {
 		return
 	}
-	s.armed = d
+	s.alarm.at = d
 	wait := max(time.Until(d), minTimer)
-	if s.timer == nil {
-		s.timer = time.AfterFunc(wait, s.onTimer)
+	if s.alarm.timer == nil {
+		s.alarm.timer = time.AfterFunc(wait, s.onTimer)
 		return
 	}
-	s.timer.Reset(wait)
+	s.alarm.timer.Reset(wait)
 }
 
 // minTimer keeps a clock that has struck already from spinning.
@@ -221,7 +226,7 @@ func (s *socket) onTimer() {
 		return
 	}
 	now := time.Now()
-	s.armed = time.Time{}
+	s.alarm.at = time.Time{}
 	if phase, id, ok := s.flight.Expired(now); ok {
 		o, _ := s.flight.Find(id)
 		s.failAndUnlock(&kafka.TimeoutError{Name: conn.APIName(o.Key), Addr: l.peer.addr, Phase: phase}, 0, id)

@@ -106,7 +106,7 @@ func (c *conn) decide(r *Request) Answer {
 	if h != nil {
 		return fillVersion(h(r), r)
 	}
-	return b.byDefault(r)
+	return b.Default(r)
 }
 
 // fillVersion gives a response that a test made without a version the

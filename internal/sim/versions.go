@@ -86,9 +86,7 @@ func (c *Cluster) id() string {
 }
 
 // Default is the answer that the broker gives to r without a handler.
-func (b *Broker) Default(r *Request) Answer { return b.byDefault(r) }
-
-func (b *Broker) byDefault(r *Request) Answer {
+func (b *Broker) Default(r *Request) Answer {
 	switch r.Req.(type) {
 	case *kmsg.ApiVersionsRequest:
 		return Reply(b.ApiVersions(r))
