@@ -327,9 +327,9 @@ func TestR40AnEndOfStreamIsAFact(t *testing.T) {
 	})
 }
 
-// TestC23NothingIsLostAcrossReauthentications runs 1,000 requests across more
+// TestC23R5NothingIsLostAcrossReauthentications runs 1,000 requests across more
 // than 50 re-authentications, five at a time; R5.
-func TestC23NothingIsLostAcrossReauthentications(t *testing.T) {
+func TestC23R5NothingIsLostAcrossReauthentications(t *testing.T) {
 	b := &guarded{offers: []string{"PLAIN"}, life: time.Second}
 	inWorld(t, &Config{SASL: []sasl.Mechanism{plainOf("u", "p")}}, b.serve, func(t *testing.T, w *world) {
 		l := w.lane(General)

@@ -198,9 +198,9 @@ func ask30(t *testing.T, l *Lane, mark string) {
 	}
 }
 
-// TestC38ARequestPastItsClockClosesTheSocket also is B007, R27 and C42: its
+// TestC38R27ARequestPastItsClockClosesTheSocket also is B007, R27 and C42: its
 // late answer reaches nobody, and it is not sent again.
-func TestC38ARequestPastItsClockClosesTheSocket(t *testing.T) {
+func TestC38R27ARequestPastItsClockClosesTheSocket(t *testing.T) {
 	inWorld(t, nil, func(c *brokerConn) {
 		if c.n > 0 {
 			c.echo()
@@ -232,9 +232,9 @@ func TestC38ARequestPastItsClockClosesTheSocket(t *testing.T) {
 	})
 }
 
-// TestC53TheAnswerOfAnAbandonedRequestIsDropped also is B007: the bodies parse
+// TestC53R27TheAnswerOfAnAbandonedRequestIsDropped also is B007: the bodies parse
 // as each other (R27).
-func TestC53TheAnswerOfAnAbandonedRequestIsDropped(t *testing.T) {
+func TestC53R27TheAnswerOfAnAbandonedRequestIsDropped(t *testing.T) {
 	inWorld(t, nil, func(c *brokerConn) {
 		if !c.hello() {
 			return

@@ -192,16 +192,6 @@ func (m *Machine) OnSealed(now time.Time, id BatchID, size int) {
 	b.part.evaluate(now)
 }
 
-// OnSealFailed says that a batch cannot be sealed; it ends with err.
-func (m *Machine) OnSealFailed(now time.Time, id BatchID, err error) {
-	b := m.batches[id]
-	if b == nil || b.state != sealing {
-		return
-	}
-	b.giveUp(refusal{err})
-	b.part.evaluate(now)
-}
-
 // OnFlush closes every open batch without waiting for linger.
 func (m *Machine) OnFlush(now time.Time) {
 	for _, p := range m.order {

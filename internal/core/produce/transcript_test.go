@@ -78,8 +78,6 @@ func (p *player) do(t *testing.T, f []string) {
 		p.m.OnBatch(p.now, Batch{ID: p.id, Partition: partitionOf(t, f[1]), Count: int32(number(t, f[2])), Since: p.now})
 	case "sealed": // batch, size
 		p.m.OnSealed(p.now, BatchID(number(t, f[1])), number(t, f[2]))
-	case "unsealable":
-		p.m.OnSealFailed(p.now, BatchID(number(t, f[1])), errors.New("codec broke"))
 	case "flush":
 		p.m.OnFlush(p.now)
 	case "leader": // partition, broker or error
