@@ -27,14 +27,21 @@ type waiter struct {
 
 // try takes n bytes if there is room and nobody waits.
 func (b *budget) try(n int64) bool {
-	if b.waiting.Load() > 0 {
-		return false
+	return b.waiting.Load() == 0 && b.take(n)
+}
+
+// take takes n bytes if they are free. It never takes more than there are, not
+// even for a moment, as that would turn away others who fit.
+func (b *budget) take(n int64) bool {
+	for {
+		used := b.used.Load()
+		if used+n > b.limit {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
 	}
-	if b.used.Add(n) <= b.limit {
-		return true
-	}
-	b.used.Add(-n)
-	return false
 }
 
 // join stands in line for n bytes. It reports a waiter, or nil if the bytes
@@ -46,7 +53,7 @@ func (b *budget) join(n int64) (*waiter, error) {
 		return nil, b.over
 	}
 	b.waiting.Add(1) // before looking: give looks after giving
-	if len(b.line) == 0 && b.takeLocked(n) {
+	if len(b.line) == 0 && b.take(n) {
 		b.waiting.Add(-1)
 		return nil, nil
 	}
@@ -87,20 +94,12 @@ func (b *budget) give(n int64) {
 }
 
 func (b *budget) grantLocked() {
-	for len(b.line) > 0 && b.takeLocked(b.line[0].n) {
+	for len(b.line) > 0 && b.take(b.line[0].n) {
 		close(b.line[0].ready)
 		b.line[0] = nil
 		b.line = b.line[1:]
 		b.waiting.Add(-1)
 	}
-}
-
-func (b *budget) takeLocked(n int64) bool {
-	if b.used.Add(n) <= b.limit {
-		return true
-	}
-	b.used.Add(-n)
-	return false
 }
 
 // close ends every wait with err.
