@@ -114,7 +114,8 @@ func TestP30R11ManyProducersOnASmallBufferNeverStall(t *testing.T) {
 					if err != nil && (!errors.Is(err, kafka.ErrBufferFull) || !errors.Is(err, context.DeadlineExceeded) || kafka.MayHaveHappened(err)) {
 						t.Errorf("Append: %v", err)
 					}
-					if used := p.budget.used.Load(); used > 1<<20 {
+					// A batch of the waiting area counts twice while its records are placed.
+					if used := p.budget.used.Load(); used > 1<<20+2*64<<10 {
 						t.Errorf("%d bytes in a buffer of 1 MiB", used)
 					}
 				}
