@@ -191,7 +191,8 @@ func TestP28P30R11AFullBufferMakesFullBatches(t *testing.T) {
 					size += b.Size()
 				}
 			}
-			if fill := float64(size) / float64(batches) / (64 << 10); fill < 0.8 && partitions < 1000 {
+			least := map[int32]float64{1: 0.8, 3: 0.8, 12: 0.7}[partitions] // twelve full batches are most of the buffer
+			if fill := float64(size) / float64(batches) / (64 << 10); fill < least {
 				t.Errorf("%d partitions: batches are %.0f %% full", partitions, 100*fill)
 			}
 		})

