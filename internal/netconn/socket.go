@@ -176,7 +176,9 @@ func (l *Lane) lossOf(c *Call, err error, read int, expired bool) error {
 		}
 		return l.timeoutOf(c, phase, nil)
 	}
-	if !isLoss(err) && (c.answer != nil || c.size == 0 || kafka.MayHaveHappened(err)) {
+	var protocol *kafka.ProtocolError
+	garbled := errors.As(err, &protocol) && c.answer == nil // the answers of a broker that was one until then
+	if !isLoss(err) && !garbled && (c.answer != nil || c.size == 0 || kafka.MayHaveHappened(err)) {
 		return err
 	}
 	return l.connError(c, lossCause(err), read)
