@@ -46,7 +46,7 @@ fuzz:
 compat:
 	@set -e; for v in $(COMPAT); do echo "== Kafka $$v"; \
 	  scripts/kafka fetch --warm $$v; \
-	  OTTLA_KAFKA_VERSION=$$v $(GO) test -count=1 -timeout 20m -tags kafka ./...; done
+	  OTTLA_KAFKA_VERSION=$$v $(MAKE) kafka; done
 
 bench:
 	cd bench && $(GO) test -run '^$$' -bench . -benchtime 1x ./...
