@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/ottla/ottla/internal/transcript"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -73,9 +74,9 @@ func flightStep(t *testing.T, f *Flight[string], c []string) string {
 
 // TestFlightTranscripts holds what the names of the files say.
 func TestFlightTranscripts(t *testing.T) {
-	transcripts(t, "flight", func() func(*testing.T, []string) string {
+	transcript.Run(t, "flight/*.txt", func(t *testing.T) func([]string) string {
 		f := newFlight()
-		return func(t *testing.T, c []string) string {
+		return func(c []string) string {
 			if c[0] == "new" {
 				f = newFlight()
 				return ""
@@ -252,9 +253,9 @@ func TestSessionIsDueAt80To90Percent(t *testing.T) {
 
 // TestSessionTranscripts holds what the names of the files say.
 func TestSessionTranscripts(t *testing.T) {
-	transcripts(t, "session", func() func(*testing.T, []string) string {
+	transcript.Run(t, "session/*.txt", func(t *testing.T) func([]string) string {
 		s := &Session{}
-		return func(t *testing.T, c []string) string { return sessionStep(t, s, c) }
+		return func(c []string) string { return sessionStep(t, s, c) }
 	})
 }
 

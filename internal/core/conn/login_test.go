@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/ottla/ottla/internal/transcript"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -56,9 +57,9 @@ func answered(code int16, text, bytes string, life time.Duration) *kmsg.SASLAuth
 
 // TestLoginTranscripts holds what the names of the files say.
 func TestLoginTranscripts(t *testing.T) {
-	transcripts(t, "login", func() func(*testing.T, []string) string {
+	transcript.Run(t, "login/*.txt", func(t *testing.T) func([]string) string {
 		var l *Login
-		return func(t *testing.T, c []string) string { return loginStep(t, &l, c) }
+		return func(c []string) string { return loginStep(t, &l, c) }
 	})
 }
 

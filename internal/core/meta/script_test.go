@@ -1,65 +1,30 @@
 package meta
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/ottla/ottla/internal/transcript"
 	"github.com/ottla/ottla/kafka"
 )
 
-var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
-
-// TestMap runs the transcripts of testdata/map. Each paragraph is a command
-// and, below a line of dashes, what the machine did; each file is named after
-// the rows and cases that it holds.
+// TestMap runs the transcripts of testdata/map; each file is named after the
+// rows and cases that it holds.
 func TestMap(t *testing.T) {
-	files, err := filepath.Glob("testdata/map/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no transcripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runScript(t, file) })
-	}
-}
-
-func runScript(t *testing.T, file string) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newScript(t)
-	var out []string
-	for _, par := range strings.Split(strings.TrimSpace(string(raw)), "\n\n") {
-		cmd, _, _ := strings.Cut(par, "\n----")
-		got := ""
-		for _, line := range strings.Split(cmd, "\n") {
-			if !strings.HasPrefix(line, "#") {
-				got += s.run(line)
-				s.m.check(t)
-			}
+	transcript.Run(t, "map/*.txt", func(t *testing.T) func([]string) string {
+		s := newScript(t)
+		return func(cmd []string) string {
+			out := s.run(cmd)
+			s.m.check(t)
+			return out
 		}
-		out = append(out, strings.TrimRight(cmd+"\n----\n"+got, "\n"))
-	}
-	text := strings.Join(out, "\n\n") + "\n"
-	if *update {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if d := cmp.Diff(string(raw), text); d != "" {
-		t.Errorf("transcript differs (-want +got):\n%s", d)
-	}
+	})
 }
 
 // check holds the invariants of the map.
@@ -96,11 +61,7 @@ func newScript(t *testing.T) *script {
 	return &script{t: t, m: NewMap(cfg, rand.New(rand.NewPCG(1, 2)), now), start: now, now: now}
 }
 
-func (s *script) run(line string) string {
-	f := strings.Fields(line)
-	if len(f) == 0 {
-		return ""
-	}
+func (s *script) run(f []string) string {
 	switch f[0] {
 	case "after":
 		d, err := time.ParseDuration(f[1])
@@ -156,7 +117,7 @@ func (s *script) run(line string) string {
 	case "state":
 		return s.state()
 	}
-	s.t.Fatalf("unknown command %q", line)
+	s.t.Fatalf("unknown command %q", strings.Join(f, " "))
 	return ""
 }
 
