@@ -56,11 +56,12 @@ func (d dialer) dialled(s *socket, err error) {
 	l.mu.Lock()
 	l.cancelDial = nil
 	var over []ending
+	ready := false
 	switch {
 	case err == nil && s.dead:
 		// It was lost since; the next round dials again.
 	case err == nil:
-		s.ready = true
+		s.ready, ready = true, true
 		s.armLocked()
 	case errors.Is(err, errNobodyWaits):
 		// Calls that came meanwhile want a dial of their own.
@@ -74,6 +75,9 @@ func (d dialer) dialled(s *socket, err error) {
 	l.mu.Unlock()
 	for i := range over {
 		over[i].finish()
+	}
+	if cluster, node := l.peer.Expected(); ready && cluster != "" && (cluster != s.greeted.id.ClusterID || node != s.greeted.id.Node) {
+		l.checkIdentity(cluster, node) // expected since the socket asked
 	}
 }
 

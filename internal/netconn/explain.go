@@ -38,8 +38,9 @@ func lossCause(err error) error {
 
 // Permanent reports whether a failed dial will fail again until somebody
 // changes a setting, here or at the broker: refused credentials or
-// certificates, a TLS alert, versions, error codes of the handshake. Such failures are not
-// passing faults of the network.
+// certificates, by the system's rules or by those of the user's tls.Config, a TLS
+// alert, versions, error codes of the handshake. Such failures are not passing
+// faults of the network.
 func Permanent(err error) bool {
 	var auth *kafka.AuthError
 	var version *kafka.VersionError
@@ -48,7 +49,33 @@ func Permanent(err error) bool {
 	if _, alert := remoteAlert(err); alert {
 		return true
 	}
-	return errors.As(err, &auth) || errors.As(err, &version) || errors.As(err, &cert) || errors.As(err, &broker)
+	var refusal *refusedCert
+	return errors.As(err, &auth) || errors.As(err, &version) || errors.As(err, &cert) || errors.As(err, &broker) ||
+		errors.As(err, &refusal)
+}
+
+// refusedCert is the error of a callback of the user's tls.Config.
+type refusedCert struct{ err error }
+
+func (e *refusedCert) Error() string { return "the broker's certificate was refused: " + e.err.Error() }
+func (e *refusedCert) Unwrap() error { return e.err }
+
+// markRefusals makes what the callbacks of cfg return tell from I/O errors.
+func markRefusals(cfg *tls.Config) {
+	refuse := func(err error) error {
+		if err == nil {
+			return nil
+		}
+		return &refusedCert{err}
+	}
+	if verify := cfg.VerifyConnection; verify != nil {
+		cfg.VerifyConnection = func(cs tls.ConnectionState) error { return refuse(verify(cs)) }
+	}
+	if verify := cfg.VerifyPeerCertificate; verify != nil {
+		cfg.VerifyPeerCertificate = func(raw [][]byte, chains [][]*x509.Certificate) error {
+			return refuse(verify(raw, chains))
+		}
+	}
 }
 
 // explainRead names why reading ended.

@@ -32,14 +32,14 @@ func (s *socket) handshake(ctx context.Context) error {
 // greet runs the ApiVersions script.
 func (s *socket) greet(ctx context.Context) error {
 	p := s.lane.peer
-	id := p.identity()
+	id, began := p.identity(), time.Now()
 	p.mu.Lock()
-	version := p.hello.Version(time.Now())
+	version := p.hello.Version(began)
 	p.mu.Unlock()
 	h := conn.NewHello(id, version)
 	for req, ok := h.Request(); ok; req, ok = h.Request() {
 		if err := s.exchange(ctx, req, h.OnAnswer); err != nil {
-			return s.greetError(ctx, id, h.Version(), err)
+			return s.greetError(ctx, greeting{id, began, h.Version()}, err)
 		}
 		s.throttle(h.Throttle())
 	}
@@ -49,17 +49,24 @@ func (s *socket) greet(ctx context.Context) error {
 	p.mu.Unlock()
 	l := s.lane
 	l.mu.Lock()
-	s.versions, s.hello = h.Versions(), h.Version()
+	s.versions, s.greeted = h.Versions(), greeting{id, began, h.Version()}
 	l.mu.Unlock()
 	return nil
 }
 
+// greeting is the ApiVersions exchange of a socket.
+type greeting struct {
+	id      conn.Identity // whom it asked for
+	began   time.Time
+	version int16 // asked last
+}
+
 // greetError takes note of what a failed ApiVersions says about the broker.
-func (s *socket) greetError(ctx context.Context, id conn.Identity, version int16, err error) error {
+func (s *socket) greetError(ctx context.Context, g greeting, err error) error {
 	p := s.lane.peer
 	var be *kafka.BrokerError
 	if errors.As(err, &be) && be.Code == rebootstrapRequired {
-		p.mismatch(id.ClusterID, id.Node)
+		p.mismatch(g.id.ClusterID, g.id.Node)
 	}
 	var ce *kafka.ConnError
 	if ctx.Err() != nil || !errors.As(err, &ce) || ce.Read > 0 || !isReset(err) {
@@ -67,7 +74,7 @@ func (s *socket) greetError(ctx context.Context, id conn.Identity, version int16
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.hello.OnReset(version) {
+	if p.hello.OnReset(time.Now(), g.began, g.version) {
 		return &again{err}
 	}
 	return err

@@ -618,6 +618,35 @@ func TestC2TheNodeIsCheckedOnDialAndOnLiveSockets(t *testing.T) {
 	})
 }
 
+// TestC2AnExpectationThatChangesDuringTheHandshakeIsChecked has the map learn
+// who should be at an address while a lane is being greeted there.
+func TestC2AnExpectationThatChangesDuringTheHandshakeIsChecked(t *testing.T) {
+	told := make(chan string, 4)
+	cfg := &Config{Hooks: Hooks{Mismatch: func(_, cluster string, node kafka.NodeID) { told <- fmt.Sprint(cluster, node) }}}
+	inWorld(t, cfg, func(c *brokerConn) {
+		for g, ok := c.next(); ok; g, ok = c.next() {
+			resp := reply(g)
+			if v, ok := resp.(*kmsg.ApiVersionsResponse); ok {
+				req := kmsg.NewPtrApiVersionsRequest()
+				req.SetVersion(g.Version)
+				_ = req.ReadFrom(g.Body)
+				if req.NodeID == 2 {
+					v.ErrorCode = 129
+				}
+				time.Sleep(time.Second)
+			}
+			c.answer(g, resp)
+		}
+	}, func(t *testing.T, w *world) {
+		time.AfterFunc(time.Second/2, func() { w.peer.Expect("mine", 2) })
+		ask(t, w.lane(General), "m")
+		time.Sleep(5 * time.Second)
+		if len(told) != 1 || <-told != "mine2" {
+			t.Errorf("the wrong node was told %d times", len(told))
+		}
+	})
+}
+
 // TestB016AllAddressesOfANameAreTried has one that refuses, one that swallows
 // packets, and a good one; the name changes later. K3.
 func TestB016AllAddressesOfANameAreTried(t *testing.T) {

@@ -267,7 +267,7 @@ func (l *Lane) openVersions() (conn.Versions, bool) {
 // that cluster.
 func (l *Lane) checkIdentity(clusterID string, node kafka.NodeID) {
 	l.mu.Lock()
-	able := l.sock != nil && l.sock.ready && l.sock.hello >= 5
+	able := l.sock != nil && l.sock.ready && l.sock.greeted.version >= 5
 	l.mu.Unlock()
 	if !able {
 		return

@@ -56,6 +56,7 @@ func NewPeer(tasks *task.Group, addr string, cfg *Config) *Peer {
 			p.tls.ServerName = name
 		}
 		p.tls.MinVersion = max(p.tls.MinVersion, tls.VersionTLS12)
+		markRefusals(p.tls)
 	}
 	for k := range p.lanes {
 		p.lanes[k].init(p, Kind(k))

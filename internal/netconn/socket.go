@@ -39,7 +39,7 @@ type socket struct {
 	flight   *conn.Flight[pending]
 	session  conn.Session
 	versions conn.Versions // set by the handshake
-	hello    int16         // ApiVersions version that was answered
+	greeted  greeting      // set by the handshake
 	ready    bool          // the handshake is over
 	dead     bool
 	err      error // why it is dead

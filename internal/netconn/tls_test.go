@@ -124,6 +124,25 @@ func TestTheCertificateProblemIsNamed(t *testing.T) {
 	}
 }
 
+// TestTheUsersOwnCheckOfACertificateIsFinal has a tls.Config whose callbacks
+// refuse the broker: dialling again cannot help.
+func TestTheUsersOwnCheckOfACertificateIsFinal(t *testing.T) {
+	a, pinned := newAuthority(t, "ca"), errors.New("not the pinned key")
+	b := tlsBroker(t, &tls.Config{Certificates: []tls.Certificate{a.leaf(t, time.Now().Add(time.Hour))}})
+	for name, cfg := range map[string]*tls.Config{
+		"VerifyConnection":      {VerifyConnection: func(tls.ConnectionState) error { return pinned }},
+		"VerifyPeerCertificate": {VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error { return pinned }},
+	} {
+		cfg.RootCAs = a.pool
+		_, err := newPeer(t, b.addr(), &Config{TLS: cfg}).Lane(General).Do(within(t, 10*time.Second), metadata("m"))
+		if !errors.Is(err, pinned) || !Permanent(err) || !strings.Contains(err.Error(), "certificate was refused: not the pinned key") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	good := &tls.Config{RootCAs: a.pool, VerifyConnection: func(tls.ConnectionState) error { return nil }}
+	ask(t, newPeer(t, b.addr(), &Config{TLS: good}).Lane(General), "m")
+}
+
 // TestB059TheTextOfTheAlertIsKept has a broker that wants a certificate: with
 // TLS 1.3 the client's handshake looks complete.
 func TestB059TheTextOfTheAlertIsKept(t *testing.T) {

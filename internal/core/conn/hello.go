@@ -55,7 +55,8 @@ func isAlnum(c byte) bool {
 type HelloMemory struct {
 	version int16
 	until   time.Time
-	resets  int // in a row at the version asked last
+	resets  int       // in a row at the version asked last
+	resetAt time.Time // the last that counted
 	lowered int16
 	low     bool // lowered holds
 }
@@ -71,12 +72,16 @@ func (m *HelloMemory) Version(now time.Time) int16 {
 	return maxHello
 }
 
-// OnReset takes note that the broker closed a new socket in answer to
-// ApiVersions at that version, without a byte. It reports whether another
-// socket is to be tried at once: after two resets above version 3 at 3, then
-// at 0.
-func (m *HelloMemory) OnReset(version int16) bool {
+// OnReset takes note that the broker closed a new socket, opened at began, in
+// answer to ApiVersions at that version, without a byte. It reports whether
+// another socket is to be tried at once: after two resets above version 3 at 3,
+// then at 0. Sockets that are lost together, as in a restart, count once.
+func (m *HelloMemory) OnReset(now, began time.Time, version int16) bool {
+	if m.low && version > m.lowered || version > 3 && began.Before(m.resetAt) {
+		return true
+	}
 	m.resets++
+	m.resetAt = now
 	switch {
 	case version > 3 && m.resets < resetsAllowed:
 		return true

@@ -118,7 +118,7 @@ func TestC12GarbageIsAProtocolError(t *testing.T) {
 func TestB028ResetsLowerTheVersionAndAreRememberedForAnHour(t *testing.T) {
 	var m HelloMemory
 	var asked []int16
-	for more := true; more; more = m.OnReset(asked[len(asked)-1]) {
+	for more := true; more; more = m.OnReset(begin, begin, asked[len(asked)-1]) {
 		asked = append(asked, m.Version(begin))
 		if len(asked) > 10 {
 			t.Fatalf("no end: %v", asked)
@@ -130,8 +130,8 @@ func TestB028ResetsLowerTheVersionAndAreRememberedForAnHour(t *testing.T) {
 	if v := m.Version(begin); v != 5 {
 		t.Errorf("the next round begins at %d", v)
 	}
-	m.OnReset(5)
-	m.OnReset(5)
+	m.OnReset(begin, begin, 5)
+	m.OnReset(begin, begin, 5)
 	m.OnSuccess(begin, m.Version(begin))
 	for _, c := range []struct {
 		at   time.Duration
@@ -142,11 +142,34 @@ func TestB028ResetsLowerTheVersionAndAreRememberedForAnHour(t *testing.T) {
 		}
 	}
 	m = HelloMemory{}
-	m.OnReset(5)
+	m.OnReset(begin, begin, 5)
 	m.OnSuccess(begin, 5)
-	m.OnReset(5)
+	m.OnReset(begin, begin, 5)
 	if v := m.Version(begin); v != 5 {
 		t.Errorf("two resets with a success between lowered the version to %d", v)
+	}
+}
+
+// TestB028SocketsThatAreLostTogetherCountOnce has four lanes that dial at once
+// while the broker restarts: one reset each says nothing about versions.
+func TestB028SocketsThatAreLostTogetherCountOnce(t *testing.T) {
+	var m HelloMemory
+	lost := begin.Add(time.Second)
+	for lane := range 4 {
+		if !m.OnReset(lost, begin, 5) {
+			t.Errorf("lane %d is to try no other socket", lane)
+		}
+	}
+	if v := m.Version(lost); v != 5 {
+		t.Errorf("the version went down to %d", v)
+	}
+	m.OnReset(lost.Add(time.Second), lost, 5)
+	if v := m.Version(lost); v != 3 {
+		t.Errorf("after a second round of resets the version is %d, want 3", v)
+	}
+	m.OnReset(lost.Add(2*time.Second), lost.Add(time.Second), 3)
+	if m.OnReset(lost.Add(2*time.Second), begin, 5); m.Version(lost) != 0 {
+		t.Errorf("a lane that comes late raised the version to %d", m.Version(lost))
 	}
 }
 
