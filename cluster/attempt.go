@@ -87,10 +87,6 @@ func worthwhile(err error) bool {
 	if errors.As(err, &h) {
 		return false
 	}
-	var lost *kafka.ConnError
-	if errors.As(err, &lost) && !errors.Is(err, ErrClosed) {
-		return true // also where the broker's bytes made no sense any more: a new socket may do
-	}
 	if permanent(err) {
 		return false
 	}

@@ -149,10 +149,21 @@ func permanent(err error) bool {
 	if errors.As(err, &be) && !isRefusal(err) {
 		return !remediable(be.Code)
 	}
+	if isBroken(err) {
+		return false
+	}
 	var protocol *kafka.ProtocolError
 	var plaintext tls.RecordHeaderError
 	return errors.Is(err, ErrClosed) || errors.Is(err, ErrNotRouted) ||
 		netconn.Permanent(err) || errors.As(err, &protocol) || errors.As(err, &plaintext)
+}
+
+// isBroken reports whether a socket that worked was lost: a new one may do, also
+// where the broker's bytes made no sense any more.
+func isBroken(err error) bool {
+	var lost *kafka.ConnError
+	var dial *kafka.DialError
+	return errors.As(err, &lost) && !errors.As(err, &dial) && !errors.Is(err, ErrClosed)
 }
 
 // permanentRound is permanent for a round over several addresses. Credentials
@@ -169,7 +180,8 @@ func permanentRound(errs []error) bool {
 	return all
 }
 
-// isRefusal reports whether a broker refused to authenticate this client.
+// isRefusal reports whether a broker, of a round over several any one, refused to
+// authenticate this client.
 func isRefusal(err error) bool {
 	var auth *kafka.AuthError
 	return errors.As(err, &auth)

@@ -30,6 +30,16 @@ func TestB008ARequestWhoseAnswersWereMixedUpIsAskedAgain(t *testing.T) {
 		if _, err := c.Request(r.within(10*time.Second), kmsg.NewPtrDescribeClusterRequest()); err != nil || b.Count(60) != 2 {
 			t.Errorf("DescribeCluster: %v after %d requests", err, b.Count(60))
 		}
+		b.Handle(10, garble)
+		if _, err := c.Coordinator(r.within(10*time.Second), GroupCoordinator, "g"); err != nil || b.Count(10) != 2 {
+			t.Errorf("Coordinator: %v after %d requests", err, b.Count(10))
+		}
+		b.Forget()
+		b.Handle(3, garble)
+		r.topic("t", 1)
+		if _, err := c.Topic(r.within(10*time.Second), "t"); err != nil || b.Count(3) != 2 {
+			t.Errorf("Topic: %v after %d requests", err, b.Count(3))
+		}
 		_, err := c.Request(r.within(10*time.Second), kmsg.NewPtrCreateTopicsRequest())
 		if err == nil || !kafka.MayHaveHappened(err) || b.Count(19) != 1 {
 			t.Errorf("CreateTopics: %v after %d requests", err, b.Count(19))

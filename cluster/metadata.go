@@ -116,7 +116,7 @@ func (s *state) refreshed(r meta.Refresh, began time.Time, addr string, resp kms
 		if err == nil {
 			s.unbar(mr)
 		}
-	} else if s.topics.OnFailure(s.now) {
+	} else if s.topics.OnFailure(s.now, isRefusal(err)) {
 		s.rebootstrap(err)
 	}
 	s.publish()

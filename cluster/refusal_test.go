@@ -79,6 +79,32 @@ func TestC21B062ARefusalIsNotRepeatedWithinACall(t *testing.T) {
 	}
 }
 
+// TestB062AWithdrawnPasswordIsNotTriedInTheBackground has topics that are kept
+// fresh, and nobody who waits: within an hour each broker refuses the client a
+// few times. A caller logs in at once.
+func TestB062AWithdrawnPasswordIsNotTriedInTheBackground(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, r *rig) {
+		r.topic("t", 1, 2)
+		r.passwords("right")
+		c := r.connect(withPassword("right"))
+		mustDo(t, second(c.Topic(r.within(time.Minute), "t")))
+		r.passwords("changed")
+		for _, b := range r.sim.Brokers() {
+			b.EndAll(sim.Close)
+			b.Forget()
+		}
+		time.Sleep(time.Hour)
+		if most, all := r.refusals(); all == 0 || most > 20 {
+			t.Errorf("%d refusals at one broker, %d in all", most, all)
+		}
+		r.passwords("right")
+		start := time.Now()
+		if _, err := c.PartitionCount(r.within(time.Minute), "t"); err != nil || time.Since(start) > 2*time.Second {
+			t.Errorf("the password is right again: %v after %v", err, time.Since(start))
+		}
+	})
+}
+
 // TestB062AMechanismThatNoBrokerOffersEndsConnect also holds that a broker
 // which is down beside it does not keep the loop going.
 func TestB062AMechanismThatNoBrokerOffersEndsConnect(t *testing.T) {

@@ -26,7 +26,7 @@ const (
 // resp but strings.
 func (m *Map) OnAnswer(now time.Time, addr string, resp *kmsg.MetadataResponse) (Verdict, error) {
 	if v, err := m.Judge(resp); v != Merged {
-		m.OnFailure(now)
+		m.OnFailure(now, false)
 		return v, err
 	}
 	f := m.pace.answered(now, addr)

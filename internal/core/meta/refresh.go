@@ -59,6 +59,7 @@ type schedule struct {
 	lastAnswer  time.Time // when a broker last answered
 	failures    int       // refreshes in a row that no broker answered
 	retryAt     time.Time // nothing goes out before, after a failure
+	quietUntil  time.Time // nothing that no caller waits for goes out before, after a refused login
 	flight      *Refresh  // the refresh in flight
 	sources     []string  // addresses that recent answers came from, newest last
 }
@@ -109,6 +110,9 @@ func (s *schedule) due(t *topicState, maxAge time.Duration) time.Time {
 	default:
 		return at
 	}
+	if t.want == nil || !t.want.user {
+		at = later(at, s.quietUntil)
+	}
 	return later(at, s.retryAt)
 }
 
@@ -116,7 +120,7 @@ func (s *schedule) due(t *topicState, maxAge time.Duration) time.Time {
 func (s *schedule) clusterDue(maxAge time.Duration) time.Time {
 	at := s.lastSent.Add(paceMin)
 	if !s.clusterWant {
-		at = s.lastAnswer.Add(maxAge / 10 * 9)
+		at = later(s.lastAnswer.Add(maxAge/10*9), s.quietUntil)
 	}
 	return later(at, s.retryAt)
 }
@@ -217,14 +221,19 @@ func (t *topicState) sent(now time.Time) {
 
 // OnFailure ends the refresh in flight without an answer. Its tracked topics
 // stay wanted; the next refresh waits for the backoff. It reports whether the
-// time without an answer is up, which calls for a rebootstrap.
-func (m *Map) OnFailure(now time.Time) bool {
+// time without an answer is up, which calls for a rebootstrap. If the brokers
+// refused the client's credentials, only a caller who waits makes it log in
+// again before the metadata age: repeated refusals can lock an account.
+func (m *Map) OnFailure(now time.Time, refused bool) bool {
 	s := &m.pace
 	s.failures++
+	if refused {
+		s.quietUntil = now.Add(m.cfg.MaxAge / 10 * 9)
+	}
 	s.retryAt = now.Add(m.cfg.Retry.Delay(s.failures, m.rng))
 	if f := s.flight; f != nil {
 		s.flight = nil
-		s.clusterWant = s.clusterWant || len(f.Topics) == 0
+		s.clusterWant = s.clusterWant || len(f.Topics) == 0 && !refused
 		for _, name := range f.Topics {
 			m.topics[name].again(f.Forced)
 		}
@@ -237,7 +246,7 @@ func (s *schedule) answered(now time.Time, addr string) *Refresh {
 	f := s.flight
 	s.flight = nil
 	s.failures = 0
-	s.retryAt = time.Time{}
+	s.retryAt, s.quietUntil = time.Time{}, time.Time{}
 	s.lastAnswer = now
 	s.sources = slices.DeleteFunc(s.sources, func(a string) bool { return a == addr })
 	s.sources = append(s.sources, addr)

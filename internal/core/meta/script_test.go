@@ -94,7 +94,7 @@ func (s *script) run(f []string) string {
 		v, err := s.m.OnAnswer(s.now, f[1], parseAnswer(s.t, f[2:]))
 		return fmt.Sprintf("verdict %d%s\n", v, suffix(err)) + s.events()
 	case "failure":
-		return fmt.Sprintf("rebootstrap=%v\n", s.m.OnFailure(s.now))
+		return fmt.Sprintf("rebootstrap=%v\n", s.m.OnFailure(s.now, len(f) > 1 && f[1] == "refused"))
 	case "rebootstrap":
 		s.m.Rebootstrap(s.now, nil)
 		return s.events()
