@@ -36,6 +36,28 @@ func TestC54B013ClientsSpreadOverTheBootstrapAddresses(t *testing.T) {
 	})
 }
 
+// TestB013ClientsWithoutASeedDiffer holds that the default of Config.Rand is no
+// fixed seed: thirty clients that all begin with one of two addresses are one
+// chance in 2^29.
+func TestB013ClientsWithoutASeedDiffer(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, r *rig) {
+		for range 30 {
+			cfg := r.config()
+			cfg.Rand = nil
+			c, err := Connect(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+		}
+		for _, b := range r.sim.Brokers() {
+			if b.Accepted() == 0 {
+				t.Errorf("no client began with broker %d", b.ID)
+			}
+		}
+	})
+}
+
 func TestC54C1C3AnyRequestsStayOnTheOpenSocket(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, r *rig) {
 		// Bootstrap by another spelling of the address that metadata names.

@@ -23,6 +23,16 @@ func TestB022K6RebootstrapStartsAgainFromTheBootstrapNames(t *testing.T) {
 		c := r.connect(func(cfg *Config) { cfg.Bootstrap = []string{"boot:9092"} })
 		mustDo(t, second(c.Request(r.within(time.Minute), listOffsets(tp("t", 0), tp("t", 1)))))
 		mustDo(t, second(c.Topic(r.within(time.Minute), "t")))
+		r.everywhere(10, func(q *sim.Request) sim.Answer { // at a node that no map names
+			resp := r.sim.FindCoordinator(q)
+			for i := range resp.Coordinators {
+				resp.Coordinators[i].NodeID = 9
+			}
+			return sim.Reply(resp)
+		})
+		if b, err := c.Coordinator(r.within(time.Minute), GroupCoordinator, "g"); err != nil || b.Host != "b1" {
+			t.Fatalf("coordinator %v, %v", b, err)
+		}
 		w := c.Watch()
 		defer w.Close()
 		// Every broker says 129; the name points to a new one.
@@ -48,6 +58,9 @@ func TestB022K6RebootstrapStartsAgainFromTheBootstrapNames(t *testing.T) {
 		resp, err := c.Request(r.within(time.Minute), listOffsets(tp("t", 0), tp("t", 1)))
 		if err != nil || offsets(t, resp)[tp("t", 1)] != 1001 {
 			t.Errorf("%v, %v", resp, err)
+		}
+		if b, err := c.Coordinator(r.within(time.Minute), GroupCoordinator, "g"); err != nil || b.Host != "m1" {
+			t.Errorf("a coordinator of the old brokers outlived them: %v, %v", b, err)
 		}
 		time.Sleep(time.Second)
 		for _, b := range r.sim.Brokers() {
