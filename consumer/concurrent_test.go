@@ -5,39 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/ottlatest"
 )
 
-// Seeks, pauses and assignments come from several goroutines while others poll:
-// nothing races, nothing hangs, within a poll offsets rise, and when all are
-// quiet everything is read once from where it was sought. The bubble fails if a
+// Seeks, pauses and assignments come from several goroutines while others poll
+// and range: nothing races, nothing hangs, within a poll offsets rise, also beside
+// a range that leaves batches half read, and when all are quiet everything is read
+// once from where it was sought. The bubble fails if a
 // goroutine outlives Close.
 func TestF38F47F48F49CallsFromSeveralGoroutines(t *testing.T) {
 	const parts, records = 4, 200
 	cfg := ottlatest.Config{Brokers: 2, Topics: map[string]int{"t": parts}}
 	inWorld(t, cfg, func(ctx context.Context, w *world) {
-		p := w.peer()
 		for i := range int32(parts) {
-			var rs []*kgo.Record
-			for n := range records {
-				rs = append(rs, &kgo.Record{Topic: "t", Partition: i, Value: []byte(fmt.Sprint(n))})
-			}
-			for len(rs) > 0 { // batches of ten
-				if err := p.ProduceSync(ctx, rs[:10]...).FirstErr(); err != nil {
-					t.Fatal(err)
-				}
-				rs = rs[10:]
-			}
+			w.produceBatches("t", i, records/10, 10)
 		}
-		p.Close()
 		c := w.consumer(Config{MaxPollBytes: 200, Budget: 8 << 10, PartitionMaxBytes: 1 << 10, MaxWait: 20 * time.Millisecond})
 		all := map[kafka.TopicPartition]Start{}
 		for i := range int32(parts) {
@@ -182,6 +171,88 @@ func TestF38F47ABatchThatWasOvertakenBeforeItsFirstRecord(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A range over Records that is in the middle of a batch keeps the partition to
+// itself: a Poll beside it brings nothing of it, so that what the range leaves is
+// not overtaken by what stands behind. Mutation: Deliver in place of Return, as
+// Poll does it.
+func TestF47APollBesideARangeDoesNotOvertakeIt(t *testing.T) {
+	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 2}}, func(ctx context.Context, w *world) {
+		w.produceBatches("t", 0, 3, 10)
+		w.produceBatches("t", 1, 1, 10)
+		c := w.consumer(Config{MaxPollBytes: 1 << 20})
+		assign(t, c, tp("t", 0))
+		var seen []kafka.Offset
+		pollAll := func() {
+			short, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			for {
+				batches, err := c.Poll(short)
+				for _, b := range batches {
+					for o := range b.Records() {
+						seen = append(seen, kafka.Offset(o))
+					}
+				}
+				if err != nil {
+					return
+				}
+			}
+		}
+		for r, err := range c.Records(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen = append(seen, r.Offset)
+			if r.Offset == 4 {
+				pollAll()
+				break
+			}
+		}
+		if len(seen) != 5 {
+			t.Errorf("%v: a poll overtook the range", seen)
+		}
+		pollAll()
+		if len(seen) != 30 || !slices.IsSorted(seen) {
+			t.Errorf("%v: the order is broken", seen)
+		}
+	})
+}
+
+// Pause holds from the next record of a range on, and nothing is lost by it.
+// Mutation: mayYield without Stopped.
+func TestF48APauseEndsARangeInTheMiddleOfABatch(t *testing.T) {
+	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 1}}, func(ctx context.Context, w *world) {
+		w.produceBatches("t", 0, 2, 10)
+		c := w.consumer(Config{})
+		assign(t, c, tp("t", 0))
+		short, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		n := 0
+		for r, err := range c.Records(short) {
+			if err != nil {
+				break
+			}
+			if n++; r.Offset == 3 {
+				c.Pause(tp("t", 0))
+			}
+		}
+		if n != 4 {
+			t.Fatalf("%d records, want 4", n)
+		}
+		if at, err := c.Position(ctx, tp("t", 0)); at != 4 || err != nil {
+			t.Errorf("position %d %v", at, err)
+		}
+		c.Resume(tp("t", 0))
+		for r, err := range c.Records(ctx) {
+			if err != nil || r.Offset != kafka.Offset(n) {
+				t.Fatalf("%d %v, want %d", r.Offset, err, n)
+			}
+			if n++; n == 20 {
+				break
+			}
+		}
+	})
 }
 
 // F51: what was fetched and not handed out is given up by Close, though the

@@ -138,8 +138,9 @@ func (c *Consumer) Seek(tp kafka.TopicPartition, to Start) error {
 	return nil
 }
 
-// Pause stops fetching and handing out of partitions, until Resume. What was
-// fetched is kept as long as the budget has room. Partitions that are not
+// Pause stops fetching and handing out of partitions, until Resume; a range over
+// [Consumer.Records] stops before the next record. What was fetched is kept as
+// long as the budget has room. Partitions that are not
 // assigned are ignored; a pause ends when the partition is removed.
 func (c *Consumer) Pause(tps ...kafka.TopicPartition) { c.pause(tps, true) }
 
@@ -169,8 +170,8 @@ func (c *Consumer) Assignment() []kafka.TopicPartition {
 }
 
 // Position is the offset of the next record to be handed out. Records that Poll
-// has returned count as handed out; a range over [Consumer.Records] that is
-// under way counts its whole batch. Position waits until ctx ends while the
+// has returned count as handed out; those of a range over [Consumer.Records] count
+// when it leaves their batch. Position waits until ctx ends while the
 // offset is being asked for. Errors: [ErrNotAssigned] in an OpError, the cause
 // of ctx, [cluster.ErrClosed].
 func (c *Consumer) Position(ctx context.Context, tp kafka.TopicPartition) (kafka.Offset, error) {

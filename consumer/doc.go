@@ -17,6 +17,15 @@
 // where it is and where to seek to, to go on behind it. Nothing is skipped
 // silently.
 //
+// # Order
+//
+// Offsets of a partition rise, whoever asks: polls and ranges of several goroutines
+// take turns, each goes on where the one before stopped, and a range over Records
+// has its partition to itself until it leaves the batch. Only [Consumer.Seek], the
+// reset policy and a new assignment move back. A seek or a removal holds for
+// everything that is returned after it: a Poll that runs meanwhile leaves out what
+// it took before.
+//
 // # Errors
 //
 // Poll returns batches and an error side by side. The error lists the partitions

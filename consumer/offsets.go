@@ -66,7 +66,7 @@ func (c *Consumer) OffsetsForTimes(ctx context.Context, times map[kafka.TopicPar
 }
 
 // listOffsets asks for an offset of each partition.
-func (c *Consumer) listOffsets(ctx context.Context, at map[kafka.TopicPartition]kafka.Timestamp) (map[kafka.TopicPartition]OffsetAt, error) {
+func (c *actor) listOffsets(ctx context.Context, at map[kafka.TopicPartition]kafka.Timestamp) (map[kafka.TopicPartition]OffsetAt, error) {
 	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}

@@ -49,6 +49,7 @@ func (c *Consumer) poll(ctx context.Context, try func() error, done func() bool)
 		}
 	}
 	defer func() { <-c.turn }()
+	c.finish()
 	for {
 		if err := c.closed(); err != nil {
 			return err
@@ -78,7 +79,7 @@ func (c *Consumer) collect(batches []Batch) ([]Batch, []fetch.Loan) {
 		if !ok {
 			break
 		}
-		if b.batch.IsZero() {
+		if b.batch.IsZero() || !c.deliver(l) {
 			continue
 		}
 		bytes += len(b.payload)
@@ -92,7 +93,7 @@ func (c *Consumer) collect(batches []Batch) ([]Batch, []fetch.Loan) {
 }
 
 // takeOne takes and decodes one batch; ok is false if there is none. The batch
-// is zero if it cannot be read or was overtaken.
+// is zero if it cannot be read or was overtaken; otherwise it is lent.
 func (c *Consumer) takeOne() (b Batch, l fetch.Loan, ok bool) {
 	c.mu.Lock()
 	l, ok = c.machine.Take(time.Now())
@@ -101,17 +102,22 @@ func (c *Consumer) takeOne() (b Batch, l fetch.Loan, ok bool) {
 		return Batch{}, l, false
 	}
 	payload, err := c.decoder.Decode(l.Batch)
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.machine.Unreadable(time.Now(), l, err)
 		c.kick()
 		return Batch{}, l, true
 	}
-	if !c.machine.Deliver(l) {
-		return Batch{}, l, true
-	}
 	return newBatch(l, payload), l, true
+}
+
+// deliver moves the position behind a batch that was taken, and reports false
+// if the batch was overtaken.
+func (c *actor) deliver(l fetch.Loan) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.machine.Deliver(l)
 }
 
 // settle drops batches that a seek or a revoke overtook meanwhile, and collects
@@ -140,14 +146,14 @@ func (c *Consumer) settle(batches []Batch, loans []fetch.Loan) ([]Batch, error) 
 }
 
 // releaseLocked tells the machine that a batch reaches the user.
-func (c *Consumer) releaseLocked(l fetch.Loan) {
+func (c *actor) releaseLocked(l fetch.Loan) {
 	if l.Release() {
 		c.kick()
 	}
 }
 
 // next waits for one batch or for something to tell; the batch is zero if err
-// is not nil. A batch is to be released or given back.
+// is not nil. A batch is lent.
 func (c *Consumer) next(ctx context.Context) (b Batch, l fetch.Loan, err error) {
 	err = c.poll(ctx, func() error {
 		if _, err := c.settle(nil, nil); err != nil {
@@ -160,7 +166,6 @@ func (c *Consumer) next(ctx context.Context) (b Batch, l fetch.Loan, err error) 
 				return err
 			}
 			if !b.batch.IsZero() {
-				c.kick()
 				return nil
 			}
 		}
@@ -182,8 +187,13 @@ func (c *Consumer) Batches(ctx context.Context) iter.Seq2[Batch, error] {
 			b, l, err := c.next(ctx)
 			if err == nil {
 				c.mu.Lock()
+				if !c.machine.Deliver(l) { // overtaken
+					c.mu.Unlock()
+					continue
+				}
 				c.releaseLocked(l)
 				c.mu.Unlock()
+				c.kick()
 			}
 			if !yield(b, err) || err != nil && c.ended(ctx) {
 				return
@@ -196,6 +206,10 @@ func (c *Consumer) Batches(ctx context.Context) iter.Seq2[Batch, error] {
 // error, or an error about a partition, with a zero record, as in
 // [Consumer.Batches]. When the range is left in the middle of a batch the
 // position is behind the last record that was yielded.
+//
+// While a range is in the middle of a batch nothing else of its partition is
+// handed out, to nobody: a Poll in the body of the range, or beside it, brings
+// other partitions. Seek, Remove and Pause take effect before the next record.
 func (c *Consumer) Records(ctx context.Context) iter.Seq2[kafka.Record, error] {
 	return func(yield func(kafka.Record, error) bool) {
 		stop := context.AfterFunc(ctx, func() { c.interrupts.Add(1) })
@@ -216,19 +230,12 @@ func (c *Consumer) Records(ctx context.Context) iter.Seq2[kafka.Record, error] {
 }
 
 // yieldAll yields the records of a batch until the range is left, ctx ends, or
-// the partition is sought or revoked; what was not yielded is given back. It
-// reports whether the range goes on.
+// the partition is sought, revoked or paused; what was not yielded is returned.
+// It reports whether the range goes on.
 func (c *Consumer) yieldAll(ctx context.Context, b Batch, l fetch.Loan, yield func(kafka.Record, error) bool) bool {
-	next := b.First()
-	defer func() {
-		if next < b.Next() {
-			c.do(func(m *fetch.Machine) { m.GiveBack(l, next) })
-			return
-		}
-		c.mu.Lock()
-		c.releaseLocked(l)
-		c.mu.Unlock()
-	}()
+	next := l.From // behind what was yielded
+	done := next   // behind what the user is done with
+	defer func() { c.do(func(m *fetch.Machine) { m.Return(l, next, done) }) }()
 	seen, first := c.interrupts.Load(), true
 	for o, r := range b.Records() {
 		if n := c.interrupts.Load(); first || n != seen { // something came since the batch was taken
@@ -236,18 +243,19 @@ func (c *Consumer) yieldAll(ctx context.Context, b Batch, l fetch.Loan, yield fu
 				return true
 			}
 		}
-		next = kafka.Offset(o) + 1
+		next, done = kafka.Offset(o)+1, kafka.Offset(o)
 		if !yield(r, nil) {
 			return false
 		}
+		done = next
 	}
-	next = b.Next()
+	next, done = b.Next(), b.Next()
 	return true
 }
 
 // mayYield reports whether records of a batch may still be handed out.
-func (c *Consumer) mayYield(ctx context.Context, l fetch.Loan) bool {
+func (c *actor) mayYield(ctx context.Context, l fetch.Loan) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return ctx.Err() == nil && l.Current()
+	return ctx.Err() == nil && l.Current() && !l.Stopped()
 }

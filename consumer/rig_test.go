@@ -94,6 +94,23 @@ func (w *world) produce(topic string, p int32, values ...string) {
 	}
 }
 
+// produceBatches appends batches of n records each, whose values count from 0.
+func (w *world) produceBatches(topic string, p int32, batches, n int) {
+	w.t.Helper()
+	if w.prod == nil {
+		w.prod = w.peer()
+	}
+	for i := range batches {
+		rs := make([]*kgo.Record, n)
+		for k := range rs {
+			rs[k] = &kgo.Record{Topic: topic, Partition: p, Value: []byte(fmt.Sprint(i*n + k))}
+		}
+		if err := w.prod.ProduceSync(context.Background(), rs...).FirstErr(); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
 // numbers are the numbers from lo to hi-1 as values.
 func numbers(lo, hi int) (vs []string) {
 	for i := lo; i < hi; i++ {

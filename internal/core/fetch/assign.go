@@ -67,8 +67,8 @@ func (m *Machine) begin(p *part, at Start) {
 	p.invalidate()
 	m.shelf.drop(p)
 	p.cut++
-	p.lent, p.held = false, 0
-	p.corrupt, p.last = -1, kafka.NoEpoch
+	p.lent, p.held, p.owes = false, 0, false
+	p.corrupt, p.last = -1, at.epoch
 	p.attempt, p.limit = 0, 0
 	ts, asks := at.timestamp()
 	if asks {
@@ -92,9 +92,9 @@ func (m *Machine) Pause(tp kafka.TopicPartition, paused bool) bool {
 }
 
 // Paused lists the paused partitions.
-func (m *Machine) Paused() []kafka.TopicPartition {
+func (r *roster) Paused() []kafka.TopicPartition {
 	var tps []kafka.TopicPartition
-	m.each(func(p *part) {
+	r.each(func(p *part) {
 		if p.paused {
 			tps = append(tps, p.tp)
 		}
@@ -103,9 +103,9 @@ func (m *Machine) Paused() []kafka.TopicPartition {
 }
 
 // Assigned lists the assigned partitions.
-func (m *Machine) Assigned() []kafka.TopicPartition {
-	tps := make([]kafka.TopicPartition, 0, m.parts)
-	m.each(func(p *part) { tps = append(tps, p.tp) })
+func (r *roster) Assigned() []kafka.TopicPartition {
+	tps := make([]kafka.TopicPartition, 0, r.parts)
+	r.each(func(p *part) { tps = append(tps, p.tp) })
 	return tps
 }
 

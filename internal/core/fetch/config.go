@@ -59,8 +59,9 @@ const (
 // Start is where reading of a partition begins. The zero value is the first
 // offset of the log.
 type Start struct {
-	kind startKind
-	at   int64 // an offset or a timestamp
+	kind  startKind
+	at    int64             // an offset or a timestamp
+	epoch kafka.LeaderEpoch // startOffset: of the batch before it, kafka.NoEpoch if not known
 }
 
 type startKind uint8
@@ -73,27 +74,31 @@ const (
 )
 
 // Earliest starts at the first offset of the log.
-func Earliest() Start { return Start{} }
+func Earliest() Start { return Start{epoch: kafka.NoEpoch} }
 
 // Latest starts behind the last record: with [ReadCommitted] at the last stable
 // offset.
-func Latest() Start { return Start{kind: startLatest} }
+func Latest() Start { return Start{kind: startLatest, epoch: kafka.NoEpoch} }
 
 // AtOffset starts at offset o. A negative one is the beginning of the log.
-func AtOffset(o kafka.Offset) Start {
-	if o < 0 {
-		return Start{}
+func AtOffset(o kafka.Offset) Start { return AtProgress(Progress{Offset: o, Epoch: kafka.NoEpoch}) }
+
+// AtProgress starts where another reader has finished: the epoch tells whether
+// the log was truncated since.
+func AtProgress(at Progress) Start {
+	if at.Offset < 0 {
+		return Earliest()
 	}
-	return Start{kind: startOffset, at: int64(o)}
+	return Start{kind: startOffset, at: int64(at.Offset), epoch: at.Epoch}
 }
 
 // AtTime starts at the first record whose timestamp is t or later, and at the
 // end of the log if there is none. A negative t is the beginning of the log.
 func AtTime(t kafka.Timestamp) Start {
 	if t < 0 {
-		return Start{}
+		return Earliest()
 	}
-	return Start{kind: startTime, at: int64(t)}
+	return Start{kind: startTime, at: int64(t), epoch: kafka.NoEpoch}
 }
 
 // timestamp is what to ask ListOffsets for; ok is false for a plain offset.

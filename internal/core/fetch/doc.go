@@ -6,7 +6,7 @@
 // happened (On…), carries out what [Machine.Next] asks for, and calls again at
 // [Machine.Deadline]. Whoever polls takes batches with [Machine.Take], decodes
 // each with a [Decoder], which needs no Machine, and reports back with
-// [Machine.Deliver] or [Machine.Unreadable].
+// [Machine.Deliver], [Machine.Return] or [Machine.Unreadable].
 //
 // Fetch answers given to the Machine must own their bytes: batches are views of
 // them and go to the user. The Machine never writes to them and keeps them until

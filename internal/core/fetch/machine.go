@@ -15,9 +15,10 @@ import (
 type Machine struct {
 	Counters Counters // so far; read only
 
-	cfg      Config
-	rng      *rand.Rand
-	roster   // what is assigned and who leads it
+	cfg    Config
+	rng    *rand.Rand
+	roster // what is assigned and who leads it
+	ledger
 	shelf    shelf
 	news     News
 	reserved int64  // byte limits of fetches that are out
@@ -54,6 +55,9 @@ func (n *News) report(p *part, op string, err error) {
 		Op: op, Broker: p.leader, Topic: p.tp.Topic, Partition: p.tp.Partition, Err: err,
 	})
 }
+
+// Tell adds an error that the driver has for the user.
+func (m *Machine) Tell(err error) { m.news.errs = append(m.news.errs, err) }
 
 // empty reports whether the user would be told nothing.
 func (n *News) empty() bool { return len(n.errs) == 0 && len(n.Resets) == 0 }

@@ -544,58 +544,32 @@ func TestF43PartitionsTakeTurns(t *testing.T) {
 	}
 }
 
-func TestF47PartOfABatchThatWasGivenBackComesAgain(t *testing.T) {
+// What a range did not use of a batch comes again, and nothing else of the
+// partition comes before it. Mutations: Return that drops the rest, ready without
+// lent.
+func TestF47WhatIsLeftOfABatchComesAgainFirst(t *testing.T) {
 	r := reading(t, testConfig(), 0)
-	r.answer("t", partAnswer{hw: 9, lso: 9, data: batches(data(0, 4), mark(record.Commit, 1, 5), data(6, 7))})
+	r.answer("t", partAnswer{hw: 20, lso: 20, data: batches(data(0, 4), mark(record.Commit, 1, 5), data(6, 7))})
+	used := r.m.shelf.used
 	l, _ := r.m.Take(r.now)
-	r.m.Deliver(l)
-	if r.position(tp0) != 6 {
-		t.Fatalf("position %d", r.position(tp0))
+	if _, ok := r.m.Take(r.now); ok {
+		t.Fatal("a partition is handed out while a range is in the middle of it")
 	}
-	r.m.GiveBack(l, 3)
+	r.m.Return(l, 3, 3)
 	r.check()
-	if r.position(tp0) != 3 {
-		t.Fatalf("position %d after 3 of 5 records", r.position(tp0))
+	if r.position(tp0) != 3 || r.m.shelf.used != used {
+		t.Fatalf("position %d after 3 of 5 records, %d of %d bytes wait", r.position(tp0), r.m.shelf.used, used)
 	}
+	l, _ = r.m.Take(r.now)
+	r.m.Return(l, l.From, l.From) // nothing was used
 	wantOffsets(t, r.offsets(), 3, 4, 6, 7)
-}
 
-// Two that poll: what one gives back comes before what the other was decoding,
-// whose offsets are not handed out twice. Mutation: Deliver or Unreadable without
-// behind.
-func TestF47ABatchComesBackWhileTheNextIsDecoded(t *testing.T) {
-	for _, good := range []bool{true, false} {
-		t.Run(fmt.Sprint("next is good: ", good), func(t *testing.T) {
-			r := reading(t, testConfig(), 0)
-			r.answer("t", partAnswer{hw: 20, lso: 20, data: batches(data(0, 4), mark(record.Commit, 1, 5), data(6, 9), data(10, 12))})
-			_, first, _ := r.hold()
-			second, _ := r.m.Take(r.now)
-			r.m.GiveBack(first, 3)
-			if r.position(tp0) != 3 {
-				t.Errorf("position %d", r.position(tp0))
-			}
-			if !good {
-				r.m.Unreadable(r.now, second, errors.New("bad"))
-				r.check()
-				wantOffsets(t, r.offsets(), 3, 4)
-				if e := asError[*kafka.UnreadableError](t, r.err()); e.Offset != 6 || e.Next != 10 {
-					t.Errorf("%v", e)
-				}
-				return
-			}
-			if !r.m.Deliver(second) {
-				t.Error("not delivered")
-			}
-			r.check()
-			second.Release()
-			if r.position(tp0) != 3 {
-				t.Errorf("position %d", r.position(tp0))
-			}
-			wantOffsets(t, r.offsets(), 3, 4, 10, 11, 12)
-			if r.position(tp0) != 13 {
-				t.Errorf("position %d", r.position(tp0))
-			}
-		})
+	r.answer("t", partAnswer{hw: 20, lso: 20, data: batches(data(8, 9))})
+	l, _ = r.m.Take(r.now)
+	r.m.Return(l, 10, 10)
+	r.check()
+	if r.position(tp0) != 10 || r.m.shelf.used != 0 {
+		t.Errorf("position %d, %d bytes wait", r.position(tp0), r.m.shelf.used)
 	}
 }
 
@@ -604,12 +578,13 @@ func TestF47ABatchComesBackWhileTheNextIsDecoded(t *testing.T) {
 func TestF8F42AnErrorWaitsForABatchThatIsHalfUsed(t *testing.T) {
 	r := reading(t, testConfig(), 0)
 	r.answer("t", partAnswer{hw: 20, lso: 20, data: batches(data(0, 4))})
-	_, l, _ := r.hold()
+	l, _ := r.m.Take(r.now)
 	r.answer("t", partAnswer{code: 29})
+	r.poll()
 	if err := r.err(); err != nil {
 		t.Fatalf("%v came before the records in front of it", err)
 	}
-	r.m.GiveBack(l, 2)
+	r.m.Return(l, 2, 2)
 	r.check()
 	wantOffsets(t, r.offsets(), 2, 3, 4)
 	if asError[*kafka.OpError](t, r.err()) == nil || r.position(tp0) != 5 {
@@ -618,13 +593,14 @@ func TestF8F42AnErrorWaitsForABatchThatIsHalfUsed(t *testing.T) {
 
 	r = reading(t, testConfig(), 0)
 	r.answer("t", partAnswer{hw: 20, lso: 20, data: batches(data(0, 4))})
-	_, l, _ = r.hold()
-	r.answer("t", partAnswer{code: 29})
-	r.poll() // by another: the partition stops
-	r.m.GiveBack(l, 2)
+	l, _ = r.m.Take(r.now)
+	ti := info("t", 1)
+	ti.ID = topicID("another")
+	r.m.OnTopic(r.now, "t", ti) // stops it at once
+	r.m.Return(l, 2, 2)
 	r.check()
-	if r.position(tp0) != 2 {
-		t.Errorf("position %d: whoever seeks there loses records", r.position(tp0))
+	if r.position(tp0) != 2 || r.m.shelf.used != 0 {
+		t.Errorf("position %d: whoever seeks there loses records; %d bytes wait", r.position(tp0), r.m.shelf.used)
 	}
 }
 

@@ -66,6 +66,7 @@ type model struct {
 	expect map[int32]kafka.Offset // assigned partitions: where their readers are
 	paused map[int32]bool
 	leader map[int32]kafka.NodeID
+	ranged *Loan // a range is in the middle of it
 }
 
 func (m *model) end(p int32) kafka.Offset {
@@ -144,22 +145,50 @@ func (m *model) answer() {
 	m.r.step()
 }
 
-// poll takes a batch and uses all of it, or a part and gives the rest back.
+// poll takes a batch and hands all of it out.
 func (m *model) poll() {
-	recs, l, ok := m.r.hold()
-	if recs != nil {
-		if n := rapid.IntRange(0, 2*len(recs)).Draw(m.t, "used"); n < len(recs) {
-			m.r.m.GiveBack(l, recs[n].o)
-			recs = recs[:n]
-		} else {
-			l.Release()
-		}
-		m.r.check()
-	}
+	recs, _ := m.r.pollOne()
 	m.r.step()
-	if !ok {
+	m.handed(recs)
+}
+
+// enter begins to range over a batch, if no range is under way; leave ends that
+// with a part of the batch used, if the partition may still be handed out.
+func (m *model) enter() {
+	if m.ranged == nil {
+		if l, ok := m.r.m.Take(m.r.now); ok {
+			m.ranged = &l
+		}
+		m.r.step()
+	}
+}
+
+func (m *model) leave() {
+	if m.ranged == nil {
 		return
 	}
+	l := *m.ranged
+	m.ranged = nil
+	payload, err := m.r.dec.Decode(l.Batch)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	recs := recordsOf(l, payload)
+	if n := rapid.IntRange(0, 2*len(recs)).Draw(m.t, "used"); !l.Current() || l.Stopped() || n == 0 {
+		m.r.m.Return(l, l.From, l.From)
+		recs = nil
+	} else if n < len(recs) {
+		m.r.m.Return(l, recs[n].o, recs[n].o)
+		recs = recs[:n]
+	} else {
+		m.r.m.Return(l, l.next, l.next)
+	}
+	m.r.step()
+	m.handed(recs)
+}
+
+// handed checks that records continue what was handed out before.
+func (m *model) handed(recs []got) {
 	for _, g := range recs {
 		p := g.tp.Partition
 		at, assigned := m.expect[p]
@@ -238,6 +267,7 @@ func TestF7F14F15F47AnyScriptHandsEverythingOutOnceAndInOrder(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"answer": func(*rapid.T) { m.answer() }, "answer again": func(*rapid.T) { m.answer() },
 			"poll": func(*rapid.T) { m.poll() }, "poll again": func(*rapid.T) { m.poll() },
+			"enter": func(*rapid.T) { m.enter() }, "leave": func(*rapid.T) { m.leave() },
 			"lookup": func(*rapid.T) { m.lookup() }, "pass": func(*rapid.T) { m.pass() },
 			"seek": func(*rapid.T) { m.seek() }, "pause": func(*rapid.T) { m.pause() },
 			"reassign": func(*rapid.T) { m.reassign() }, "move": func(*rapid.T) { m.move() },
@@ -252,6 +282,7 @@ func (m *model) finish() {
 		m.r.m.Pause(tp("t", p), false)
 	}
 	clear(m.paused)
+	m.leave()
 	m.r.step()
 	began := m.r.now
 	for n := 0; ; n++ {

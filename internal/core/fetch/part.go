@@ -49,9 +49,10 @@ type part struct {
 
 	stock
 	patience
-	paused  bool
-	log     Log
-	corrupt kafka.Offset // the batch here was corrupt once, -1 if none
+	paused   bool
+	withheld bool // until it is removed
+	log      Log
+	corrupt  kafka.Offset // the batch here was corrupt once, -1 if none
 }
 
 // lead says who leads a partition.
@@ -63,10 +64,12 @@ type lead struct {
 
 // stock is what was fetched of a partition.
 type stock struct {
-	queue    []chunk // not taken yet, in offset order
-	buffered int64   // bytes of queue
-	lent     bool    // a batch was taken and not yet delivered
-	held     int     // batches that were delivered and have perhaps not reached the user
+	queue    []chunk  // not taken yet, in offset order
+	buffered int64    // bytes of queue
+	lent     bool     // a batch was taken and not yet delivered
+	held     int      // batches that were delivered and have perhaps not reached the user
+	owes     bool     // the user has something of it that is not finished
+	done     Progress // where that begins, if owes
 	inRing   bool
 }
 
@@ -116,19 +119,19 @@ func (p *part) stuck() bool {
 
 // ready reports whether Take may find something here.
 func (p *part) ready() bool {
-	return len(p.queue) > 0 && !p.paused && !p.lent && p.state != stateFailed
+	return len(p.queue) > 0 && !p.paused && !p.withheld && !p.lent && p.state != stateFailed
 }
 
 // readable reports whether a Fetch may name the partition, apart from byte
 // limits and backoff.
 func (p *part) readable() bool {
-	return p.state == stateReading && !p.paused && !p.stale && p.leader != kafka.NoNode && !p.stuck()
+	return p.state == stateReading && !p.paused && !p.withheld && !p.stale && p.leader != kafka.NoNode && !p.stuck()
 }
 
 // soon reports whether the leader or the position of p is being asked for, so
 // that a Fetch without it should not wait for long.
 func (p *part) soon() bool {
-	return !p.paused && p.state != stateFailed && (p.stale || p.leader == kafka.NoNode || p.state == stateListing) &&
+	return !p.paused && !p.withheld && p.state != stateFailed && (p.stale || p.leader == kafka.NoNode || p.state == stateListing) &&
 		p.attempt < patientAfter && p.topic.attempt < patientAfter
 }
 

@@ -230,15 +230,22 @@ func TestF32F47AResetWaitsUntilBatchesHaveReachedTheUser(t *testing.T) {
 			t.Errorf("position %d", r.position(tp0))
 		}
 	})
-	t.Run("given back", func(t *testing.T) {
-		r, l := begin(t)
-		r.m.GiveBack(l, 53)
-		r.check()
-		r.step()
-		if _, ok := maybe[*ListAction](r); ok {
-			t.Fatal("the reset began before what came back was handed out")
+	t.Run("returned", func(t *testing.T) {
+		r := reading(t, testConfig(), 50)
+		r.answer("t", partAnswer{hw: 60, lso: 60, data: batches(data(50, 54))})
+		r.answer("t", partAnswer{code: 1})
+		l, _ := r.m.Take(r.now)
+		for _, used := range []kafka.Offset{l.From, 53} {
+			r.step()
+			if _, ok := maybe[*ListAction](r); ok {
+				t.Fatal("the reset began before what is left was handed out")
+			}
+			r.m.Return(l, used, used)
+			r.check()
+			l, _ = r.m.Take(r.now)
 		}
-		wantOffsets(t, r.offsets(), 53, 54)
+		r.m.Return(l, 55, 55)
+		r.step()
 		r.listed(80, 0)
 		if rs := r.m.News().Resets; len(rs) != 1 || rs[0].Old != 55 {
 			t.Errorf("%+v", rs)

@@ -2,7 +2,6 @@ package fetch
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/ottla/ottla/kafka"
@@ -25,8 +24,8 @@ type Loan struct {
 // Ready reports whether Take may have a batch, or News something for the user.
 func (m *Machine) Ready() bool { return len(m.shelf.ring) > 0 || !m.news.empty() }
 
-// Take is the next batch to hand out: partitions take turns (F43). Deliver or
-// Unreadable gives it back.
+// Take is the next batch to hand out: partitions take turns (F43). Deliver,
+// Return or Unreadable ends the loan.
 func (m *Machine) Take(now time.Time) (Loan, bool) {
 	for len(m.shelf.ring) > 0 {
 		p := m.shelf.ring[0]
@@ -51,25 +50,36 @@ func (m *Machine) Take(now time.Time) (Loan, bool) {
 	return Loan{}, false
 }
 
-// Deliver hands a decoded batch out: the position moves behind it. It is false
-// if a seek or a revoke came between; then the batch must be dropped. Until
-// Release or GiveBack the batch may not have reached the user.
+// Deliver hands a decoded batch out: the position moves behind it, and the
+// next one may be taken. It is false if a seek or a revoke came between; then
+// the batch must be dropped. Until Release the batch may not have reached the
+// user.
 func (m *Machine) Deliver(l Loan) bool {
 	p := l.p
 	m.shelf.release(l.frame)
 	if p.cut != l.cut {
 		return false
 	}
-	p.lent = false
 	p.held++
-	if at := p.behind(l.From); at > 0 { // another came back meanwhile: the position is there
-		p.queue = slices.Insert(p.queue, at, chunk{from: l.From, next: l.next, epoch: l.epoch})
-	} else {
-		p.position, p.last = l.next, l.epoch
-	}
-	p.settle()
-	m.shelf.enlist(p)
+	m.owe(p, Progress{p.position, p.last})
+	m.shelf.passTo(p, Progress{l.next, l.epoch})
 	return true
+}
+
+// passTo ends a loan: the position moves on.
+func (s *shelf) passTo(p *part, at Progress) {
+	p.lent = false
+	p.position, p.last = at.Offset, at.Epoch
+	p.settle()
+	s.enlist(p)
+}
+
+// progress is having come to offset o in the batch.
+func (l Loan) progress(o kafka.Offset) Progress {
+	if o > l.From {
+		return Progress{o, l.epoch}
+	}
+	return Progress{l.From, l.p.last}
 }
 
 // Release tells that a delivered batch has reached the user, and reports whether
@@ -83,43 +93,37 @@ func (l Loan) Release() (waited bool) {
 	return p.wantsList()
 }
 
-// behind is the place in the queue of what begins at offset o.
-func (p *part) behind(o kafka.Offset) int {
-	i := slices.IndexFunc(p.queue, func(c chunk) bool { return c.from >= o })
-	if i < 0 {
-		return len(p.queue)
-	}
-	return i
-}
-
-// Current reports whether a batch that was delivered may still be given to the
-// user (F47).
+// Current reports whether a batch that was taken may be given to the user, and
+// go on being given record by record (F47).
 func (l Loan) Current() bool { return l.p.cut == l.cut }
 
-// GiveBack takes a delivered batch back, in place of Release, of which only the
-// records below offset from were used; it is handed out again from there.
-func (m *Machine) GiveBack(l Loan, from kafka.Offset) {
+// Stopped reports whether nothing more of the partition is to be handed out for
+// now, as it was paused or is withheld since the batch was taken.
+func (l Loan) Stopped() bool { return l.p.paused || l.p.withheld }
+
+// Return ends a loan whose records went to the user one by one, in place of
+// Deliver and Release: those below offset from did, and those below done are
+// finished. The rest is handed out again, from offset from on. Nothing else of
+// the partition is handed out before Return, so that offsets rise whoever takes
+// the rest (F47).
+func (m *Machine) Return(l Loan, from, done kafka.Offset) {
 	p := l.p
 	if p.cut != l.cut {
+		m.shelf.release(l.frame)
 		return
 	}
-	p.held--
-	if from >= l.next {
+	if done < from {
+		m.owe(p, l.progress(done))
+	}
+	at := l.progress(from)
+	if from >= l.next || p.state == stateFailed { // of the rest only the position can tell
+		m.shelf.release(l.frame)
+		m.shelf.passTo(p, at)
 		return
 	}
-	if p.state == stateFailed { // only the position can tell of it
-		p.position = min(p.position, from)
-		return
-	}
-	f := &frame{bytes: int64(l.Batch.Size()), refs: 1}
-	m.shelf.used += f.bytes
-	p.buffered += f.bytes
-	c := chunk{batch: l.Batch, from: from, next: l.next, epoch: l.epoch, frame: f}
-	if p.position > l.next { // what follows without data was passed already
-		p.queue = append([]chunk{{from: l.next, next: p.position, epoch: p.last}}, p.queue...)
-	}
-	p.queue = append([]chunk{c}, p.queue...)
-	p.position = from
+	p.lent, p.position, p.last = false, at.Offset, at.Epoch
+	p.buffered += int64(l.Batch.Size())
+	p.queue = append([]chunk{{batch: l.Batch, from: from, next: l.next, epoch: l.epoch, frame: l.frame}}, p.queue...)
 	m.shelf.enlist(p)
 }
 
@@ -130,15 +134,8 @@ func (m *Machine) Unreadable(now time.Time, l Loan, err error) {
 	if l.p.cut != l.cut {
 		return
 	}
-	p := l.p
-	p.lent = false
-	c := chunk{from: l.From, next: l.next, err: err}
-	if at := p.behind(l.From); at > 0 { // another came back meanwhile: it goes first
-		p.queue = slices.Insert(p.queue, at, c)
-		m.shelf.enlist(p)
-		return
-	}
-	m.decide(now, p, c)
+	l.p.lent = false
+	m.decide(now, l.p, chunk{from: l.From, next: l.next, err: err})
 }
 
 // decide is for what stops a partition, when all before it was handed out.
