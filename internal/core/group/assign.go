@@ -1,0 +1,248 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/ottla/ottla/kafka"
+)
+
+// The names of the assignors, as groups agree on them.
+const (
+	Range             = "range"
+	RoundRobin        = "roundrobin"
+	Sticky            = "sticky"
+	CooperativeSticky = "cooperative-sticky"
+)
+
+// Assignors lists the assignors that there are.
+func Assignors() []string { return []string{CooperativeSticky, Sticky, RoundRobin, Range} }
+
+// Cooperative reports whether a member keeps reading what stays with it while
+// the group divides partitions by this assignor.
+func Cooperative(assignor string) bool { return assignor == CooperativeSticky }
+
+// Member is a member of the group as its leader sees it.
+type Member struct {
+	ID         string
+	InstanceID string // of a static member
+	Topics     []string
+	Owned      []kafka.TopicPartition
+	Generation int32 // as of when Owned holds
+}
+
+// Dropped counts what a leader left out of what members told it.
+type Dropped struct {
+	Blobs   int64 // subscriptions that cannot be read
+	Members int64 // that came twice
+	Claims  int64 // negative or unknown partitions, and those of two members at once
+}
+
+// Plan says which partitions each member gets. Every member is in it.
+type Plan map[string][]kafka.TopicPartition
+
+// divide makes a plan for members with distinct ids. counts are the partitions of
+// each topic that exists.
+func divide(assignor string, members []Member, counts map[string]int32, dropped *Dropped) Plan {
+	in := newInput(members, counts)
+	switch assignor {
+	case Range:
+		return in.byRange()
+	case RoundRobin:
+		return in.roundRobin()
+	}
+	in.takeClaims(dropped)
+	var plan Plan
+	if in.equal() {
+		plan = in.stickyEqual()
+	} else {
+		plan = in.stickyMixed()
+	}
+	if assignor == CooperativeSticky {
+		in.withhold(plan)
+	}
+	return plan
+}
+
+// input is a task for an assignor. Members and topics are numbered in order.
+type input struct {
+	members []Member // in Java's order: static ones first, by instance id, then by member id
+	topics  []string // subscribed by somebody, existing, sorted
+	counts  []int32  // by topic
+	subs    [][]int  // topics of each member, rising
+	users   [][]int  // members of each topic, rising
+	index   map[string]int
+	owned   [][]kafka.TopicPartition // by member: claims that count
+}
+
+func newInput(members []Member, counts map[string]int32) *input {
+	in := &input{members: slices.Clone(members), index: map[string]int{}}
+	slices.SortFunc(in.members, compareMembers)
+	for _, m := range in.members {
+		for _, t := range m.Topics {
+			if _, seen := in.index[t]; !seen && counts[t] > 0 {
+				in.index[t] = 0
+				in.topics = append(in.topics, t)
+			}
+		}
+	}
+	slices.Sort(in.topics)
+	in.counts = make([]int32, len(in.topics))
+	in.users = make([][]int, len(in.topics))
+	in.subs = make([][]int, len(in.members))
+	for i, t := range in.topics {
+		in.index[t], in.counts[i] = i, counts[t]
+	}
+	for m := range in.members {
+		for _, t := range in.members[m].Topics {
+			if i, ok := in.index[t]; ok {
+				in.subs[m] = append(in.subs[m], i)
+			}
+		}
+		slices.Sort(in.subs[m])
+		in.subs[m] = slices.Compact(in.subs[m])
+		for _, t := range in.subs[m] {
+			in.users[t] = append(in.users[t], m)
+		}
+	}
+	return in
+}
+
+func compareMembers(a, b Member) int {
+	switch {
+	case a.InstanceID != "" && b.InstanceID != "":
+		return cmp.Or(strings.Compare(a.InstanceID, b.InstanceID), strings.Compare(a.ID, b.ID))
+	case a.InstanceID != "":
+		return -1
+	case b.InstanceID != "":
+		return 1
+	}
+	return strings.Compare(a.ID, b.ID)
+}
+
+// emptyPlan has every member, with nothing.
+func (in *input) emptyPlan() Plan {
+	p := make(Plan, len(in.members))
+	for _, m := range in.members {
+		p[m.ID] = nil
+	}
+	return p
+}
+
+func (in *input) give(p Plan, member, topic int, partition int32) {
+	id := in.members[member].ID
+	p[id] = append(p[id], kafka.TopicPartition{Topic: in.topics[topic], Partition: partition})
+}
+
+// byRange gives each member of a topic a run of its partitions.
+func (in *input) byRange() Plan {
+	plan := in.emptyPlan()
+	for t, users := range in.users {
+		each, extra := in.counts[t]/int32(len(users)), in.counts[t]%int32(len(users))
+		next := int32(0)
+		for i, m := range users {
+			n := each
+			if int32(i) < extra {
+				n++
+			}
+			for range n {
+				in.give(plan, m, t, next)
+				next++
+			}
+		}
+	}
+	return plan
+}
+
+// roundRobin deals all partitions out in turn, past members without the topic.
+func (in *input) roundRobin() Plan {
+	plan := in.emptyPlan()
+	turn := 0
+	for t, users := range in.users {
+		for p := range in.counts[t] {
+			at, ok := slices.BinarySearch(users, turn)
+			if !ok {
+				at %= len(users)
+			}
+			in.give(plan, users[at], t, p)
+			turn = (users[at] + 1) % len(in.members)
+		}
+	}
+	return plan
+}
+
+// equal reports whether all members subscribe to the same topics.
+func (in *input) equal() bool {
+	for _, s := range in.subs {
+		if len(s) != len(in.topics) {
+			return false
+		}
+	}
+	return true
+}
+
+// takeClaims finds what each member owns as of the newest generation of the
+// group. What two members claim as of the same one counts for neither; older
+// claims do not count (G13).
+func (in *input) takeClaims(dropped *Dropped) {
+	newest := NoGeneration
+	for _, m := range in.members {
+		if len(m.Owned) > 0 {
+			newest = max(newest, m.Generation)
+		}
+	}
+	in.owned = make([][]kafka.TopicPartition, len(in.members))
+	owner := map[kafka.TopicPartition]int{}
+	for i, m := range in.members {
+		if m.Generation >= newest {
+			in.claim(owner, i, dropped)
+		}
+	}
+	for tp, i := range owner {
+		if i >= 0 {
+			in.owned[i] = append(in.owned[i], tp)
+		}
+	}
+	for _, tps := range in.owned {
+		slices.SortFunc(tps, kafka.TopicPartition.Compare)
+	}
+}
+
+// claim enters what a member says to own.
+func (in *input) claim(owner map[kafka.TopicPartition]int, member int, dropped *Dropped) {
+	for _, tp := range in.members[member].Owned {
+		t, known := in.index[tp.Topic]
+		first, twice := owner[tp]
+		switch {
+		case tp.Partition < 0 || twice && first != member:
+			dropped.Claims++
+			owner[tp] = -1
+		case known && tp.Partition < in.counts[t]:
+			owner[tp] = member
+		}
+	}
+}
+
+// withhold takes out of the plan what somebody other than the one that is to
+// get it may still be reading, going by every claim, of any age (G14). Its owner
+// gives it up in this round, and the next one gives it away.
+func (in *input) withhold(plan Plan) {
+	claimed := map[kafka.TopicPartition]int{}
+	for i, m := range in.members {
+		for _, tp := range m.Owned {
+			if first, ok := claimed[tp]; ok && first != i {
+				claimed[tp] = -1 // by several
+				continue
+			}
+			claimed[tp] = i
+		}
+	}
+	for i, m := range in.members {
+		plan[m.ID] = slices.DeleteFunc(plan[m.ID], func(tp kafka.TopicPartition) bool {
+			who, ok := claimed[tp]
+			_, mine := slices.BinarySearchFunc(in.owned[i], tp, kafka.TopicPartition.Compare)
+			return ok && who != i && !mine
+		})
+	}
+}
