@@ -64,7 +64,7 @@ func (b Batch) Count() int {
 	if b.batch.IsZero() {
 		return 0
 	}
-	return b.batch.Count()
+	return b.batch.CountIn(b.payload)
 }
 
 // Size is the number of bytes of the batch as it was on the wire.

@@ -32,7 +32,7 @@ const (
 
 	lengthEnd = posLength + 4 // the length field counts what follows it
 	magicEnd  = posMagic + 1
-	minLength = 14 // the smallest length field of any message format
+	minLength = 14 // the smallest length field of any message format: that of format 0
 
 	attrCodec         = 0x07
 	attrAppendTime    = 0x08
@@ -43,19 +43,27 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// least is the smallest length field by message format.
+var least = [3]int32{minLength, minLength + 8, HeaderSize - lengthEnd}
+
 // Batch is a view of the bytes of one record batch. It is a value; it keeps
 // the bytes it came from alive and never writes to them. The zero Batch is none:
 // only IsZero, Size and Bytes may be called on it, and a Reader finds no record.
+//
+// In the message formats 0 and 1 each message is a Batch of its own, of one
+// record, or of several if the message holds compressed ones. It has no
+// producer, no leader epoch and no transaction, and says less of itself than
+// format 2: see BaseOffset and Count.
 type Batch struct{ b []byte }
 
 // Next takes the first batch off data, which are records as a Fetch answer
 // holds them, and returns it with the bytes after it.
 //
 // A zero Batch without an error is the end of the data: nothing is left, or a
-// batch that the broker cut off at its byte limit. A batch that is present and
-// wrong is a [*CorruptError], and one of message format 0 or 1 a
-// [*FormatError]; rest then begins after the wrong batch, and is nil where its
-// end is not known. Next looks at the header only: see [Batch.Verify].
+// batch that the broker cut off at its byte limit, or what it fills an answer up
+// with that it converted to an older format. A batch that is present and wrong is
+// a [*CorruptError]; rest then begins after it, and is nil where its end is not
+// known. Next looks at the header only: see [Batch.Verify].
 func Next(data []byte) (b Batch, rest []byte, err error) {
 	if len(data) < lengthEnd {
 		return Batch{}, nil, nil
@@ -71,7 +79,7 @@ func Next(data []byte) (b Batch, rest []byte, err error) {
 	if magic < 0 || magic > 2 {
 		return Batch{}, nil, headerError(data, fmt.Sprintf("its message format is %d", magic))
 	}
-	if magic == 2 && length < HeaderSize-lengthEnd {
+	if length < least[magic] {
 		return Batch{}, nil, headerError(data, fmt.Sprintf("its length field is %d, less than a header", length))
 	}
 	size := int64(length) + lengthEnd
@@ -79,10 +87,7 @@ func Next(data []byte) (b Batch, rest []byte, err error) {
 		return Batch{}, nil, nil
 	}
 	b, rest = Batch{data[:size:size]}, data[size:]
-	if magic < 2 {
-		return Batch{}, rest, &FormatError{Magic: magic, Offset: b.BaseOffset()}
-	}
-	if what := b.wrongOffsets(); what != "" {
+	if what := wrongOffsets(b); what != "" {
 		return Batch{}, rest, headerError(data, what)
 	}
 	return b, rest, nil
@@ -95,8 +100,8 @@ func headerError(data []byte, what string) error {
 
 // wrongOffsets says what is wrong with the offsets that the header claims. A
 // position could never move on over a batch that ends before it begins.
-func (b Batch) wrongOffsets() string {
-	base, delta := int64(b.BaseOffset()), int64(b.lastDelta())
+func wrongOffsets(b Batch) string {
+	base, delta := int64At(b.b, posBaseOffset), int64(lastDelta(b))
 	switch {
 	case base < 0:
 		return "its offset is negative"
@@ -110,15 +115,33 @@ func (b Batch) wrongOffsets() string {
 
 // corrupt is the error for what is wrong with b.
 func (b Batch) corrupt(what string, err error) error {
-	return &CorruptError{Base: b.BaseOffset(), Next: b.NextOffset(), What: what, Err: err}
+	return &CorruptError{Base: kafka.Offset(int64At(b.b, posBaseOffset)), Next: b.NextOffset(), What: what, Err: err}
 }
 
-func (b Batch) i16(at int) int16 { return int16(binary.BigEndian.Uint16(b.b[at:])) }
-func (b Batch) i32(at int) int32 { return int32(binary.BigEndian.Uint32(b.b[at:])) }
-func (b Batch) i64(at int) int64 { return int64(binary.BigEndian.Uint64(b.b[at:])) }
+func int16At(b []byte, at int) int16 { return int16(binary.BigEndian.Uint16(b[at:])) }
+func int32At(b []byte, at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
+func int64At(b []byte, at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 
-func (b Batch) has(attr byte) bool { return b.b[posAttributes+1]&attr != 0 }
-func (b Batch) lastDelta() int32   { return b.i32(posLastDelta) }
+// attributes are those of format 2, of which older ones have the lowest: what
+// else stands there brokers leave as it came.
+func (b Batch) attributes() byte {
+	switch b.Magic() {
+	case 0:
+		return b.b[posOldAttributes] & attrCodec
+	case 1:
+		return b.b[posOldAttributes] & (attrCodec | attrAppendTime)
+	}
+	return b.b[posAttributes+1]
+}
+
+func (b Batch) has(attr byte) bool { return b.attributes()&attr != 0 }
+
+func lastDelta(b Batch) int32 {
+	if b.old() {
+		return 0
+	}
+	return int32At(b.b, posLastDelta)
+}
 
 // IsZero reports whether b is no batch.
 func (b Batch) IsZero() bool { return len(b.b) == 0 }
@@ -129,35 +152,80 @@ func (b Batch) Size() int { return len(b.b) }
 // Bytes is the whole batch. Do not write to it.
 func (b Batch) Bytes() []byte { return b.b }
 
+// Magic is the message format of the batch: 0, 1 or 2.
+func (b Batch) Magic() int8 { return int8(b.b[posMagic]) }
+
 // BaseOffset is the first offset of the batch; its first record may have been
-// removed by compaction.
-func (b Batch) BaseOffset() kafka.Offset { return kafka.Offset(b.i64(posBaseOffset)) }
+// removed by compaction. It is -1 for compressed messages of format 0 and 1,
+// which say their last offset only.
+func (b Batch) BaseOffset() kafka.Offset {
+	if b.wrapper() {
+		return -1
+	}
+	return kafka.Offset(int64At(b.b, posBaseOffset))
+}
 
 // LastOffset is the last offset of the batch, whether or not a record is there.
-func (b Batch) LastOffset() kafka.Offset { return b.BaseOffset() + kafka.Offset(b.lastDelta()) }
+func (b Batch) LastOffset() kafka.Offset {
+	return kafka.Offset(int64At(b.b, posBaseOffset)) + kafka.Offset(lastDelta(b))
+}
 
 // NextOffset is where reading goes on after the batch, even if compaction
 // removed its last records or all of them.
 func (b Batch) NextOffset() kafka.Offset { return b.LastOffset() + 1 }
 
-// LeaderEpoch is the epoch of the leader that appended the batch. The checksum
-// does not cover it.
-func (b Batch) LeaderEpoch() kafka.LeaderEpoch { return kafka.LeaderEpoch(b.i32(posLeaderEpoch)) }
+// LeaderEpoch is the epoch of the leader that appended the batch, -1 in the
+// formats 0 and 1. The checksum does not cover it.
+func (b Batch) LeaderEpoch() kafka.LeaderEpoch {
+	if b.old() {
+		return kafka.NoEpoch
+	}
+	return kafka.LeaderEpoch(int32At(b.b, posLeaderEpoch))
+}
 
 // Count is the number of records that the batch claims to hold. It is not
-// checked before the records have been read: allocate nothing by it.
-func (b Batch) Count() int { return int(b.i32(posCount)) }
+// checked before the records have been read: allocate nothing by it. It is -1 for
+// compressed messages of format 0 and 1, which claim nothing: see CountIn.
+func (b Batch) Count() int {
+	switch {
+	case b.wrapper():
+		return -1
+	case b.old():
+		return 1
+	}
+	return int(int32At(b.b, posCount))
+}
+
+// CountIn is Count, taken from payload, which [Batch.Payload] gave, where the
+// batch claims nothing.
+func (b Batch) CountIn(payload []byte) int {
+	if b.wrapper() {
+		_, n, _ := lastMessage(payload)
+		return n
+	}
+	return b.Count()
+}
 
 // Codec is how the records are compressed. It may be one that does not exist,
 // which Payload refuses.
-func (b Batch) Codec() compress.Codec { return compress.Codec(b.b[posAttributes+1] & attrCodec) }
+func (b Batch) Codec() compress.Codec { return compress.Codec(b.attributes() & attrCodec) }
 
-// CRC is the CRC-32C that the batch carries.
-func (b Batch) CRC() uint32 { return binary.BigEndian.Uint32(b.b[posCRC:]) }
+// CRC is the checksum that the batch carries: CRC-32C, in the formats 0 and 1
+// CRC-32.
+func (b Batch) CRC() uint32 {
+	if b.old() {
+		return binary.BigEndian.Uint32(b.b[posOldCRC:])
+	}
+	return binary.BigEndian.Uint32(b.b[posCRC:])
+}
 
-// TimestampType says whose clock the records' timestamps are.
+// TimestampType says whose clock the records' timestamps are. In format 0 there
+// are none.
 func (b Batch) TimestampType() kafka.TimestampType {
-	if b.has(attrAppendTime) {
+	switch {
+	case b.Magic() == 0:
+		return kafka.NoTimeType
+	case b.has(attrAppendTime):
 		return kafka.LogAppendTime
 	}
 	return kafka.CreateTime
@@ -165,12 +233,25 @@ func (b Batch) TimestampType() kafka.TimestampType {
 
 // FirstTimestamp is the time that the records' timestamps count from: that of
 // the first record as the producer sent it. Where DeleteHorizon is set it holds
-// that.
-func (b Batch) FirstTimestamp() kafka.Timestamp { return kafka.Timestamp(b.i64(posBaseTime)) }
+// that. In the formats 0 and 1 it is MaxTimestamp.
+func (b Batch) FirstTimestamp() kafka.Timestamp {
+	if b.old() {
+		return b.MaxTimestamp()
+	}
+	return kafka.Timestamp(int64At(b.b, posBaseTime))
+}
 
 // MaxTimestamp is the highest timestamp of the records as the batch claims;
 // with log append time it is the time of them all.
-func (b Batch) MaxTimestamp() kafka.Timestamp { return kafka.Timestamp(b.i64(posMaxTime)) }
+func (b Batch) MaxTimestamp() kafka.Timestamp {
+	switch b.Magic() {
+	case 0:
+		return kafka.NoTimestamp
+	case 1:
+		return kafka.Timestamp(int64At(b.b, posOldTime))
+	}
+	return kafka.Timestamp(int64At(b.b, posMaxTime))
+}
 
 // DeleteHorizon is the time after which the log cleaner may remove tombstones
 // and markers of the batch, if it has set one (KIP-534).
@@ -182,22 +263,35 @@ func (b Batch) DeleteHorizon() (kafka.Timestamp, bool) {
 }
 
 // ProducerID is the id of the idempotent or transactional producer, -1 if none.
-func (b Batch) ProducerID() kafka.ProducerID { return kafka.ProducerID(b.i64(posProducerID)) }
+func (b Batch) ProducerID() kafka.ProducerID {
+	if b.old() {
+		return -1
+	}
+	return kafka.ProducerID(int64At(b.b, posProducerID))
+}
 
 // ProducerEpoch is the epoch of the producer, -1 if none.
 func (b Batch) ProducerEpoch() kafka.ProducerEpoch {
-	return kafka.ProducerEpoch(b.i16(posProducerEpoch))
+	if b.old() {
+		return -1
+	}
+	return kafka.ProducerEpoch(int16At(b.b, posProducerEpoch))
 }
 
 // BaseSequence is the sequence number of the batch's first offset, -1 if none.
-func (b Batch) BaseSequence() int32 { return b.i32(posBaseSequence) }
+func (b Batch) BaseSequence() int32 {
+	if b.old() {
+		return -1
+	}
+	return int32At(b.b, posBaseSequence)
+}
 
 // LastSequence is the sequence number of the batch's last offset, -1 if none.
 func (b Batch) LastSequence() int32 {
 	if b.BaseSequence() < 0 {
 		return -1
 	}
-	return AddSequence(b.BaseSequence(), b.lastDelta())
+	return AddSequence(b.BaseSequence(), lastDelta(b))
 }
 
 // Transactional reports whether the batch belongs to a transaction.
@@ -206,16 +300,20 @@ func (b Batch) Transactional() bool { return b.has(attrTransactional) }
 // Control reports whether the batch holds a marker instead of data; see Marker.
 func (b Batch) Control() bool { return b.has(attrControl) }
 
-// Verify compares the CRC-32C of the batch with the one it carries. The error
+// Verify compares the checksum of the batch with the one it carries. The error
 // is a [*CorruptError] that unwraps to [ErrChecksum].
 func (b Batch) Verify() error {
-	if sum := checksum(b.b); sum != b.CRC() {
-		return b.corrupt(fmt.Sprintf("it carries CRC %08x, its bytes have %08x", b.CRC(), sum), ErrChecksum)
+	sum := checksum
+	if b.old() {
+		sum = oldChecksum
+	}
+	if got := sum(b.b); got != b.CRC() {
+		return b.corrupt(fmt.Sprintf("it carries CRC %08x, its bytes have %08x", b.CRC(), got), ErrChecksum)
 	}
 	return nil
 }
 
-// Payload is the batch's records, decompressed. Uncompressed ones alias the
+// Payload is the batch's records, decompressed, for a [Reader]. Uncompressed ones alias the
 // batch and cost nothing; others are appended to dst, up to limit bytes (0 is
 // [compress.DefaultLimit]), and dst's memory is used where it suffices. With a
 // nil d a Decompressor is made for the call, which costs its memory each time.
@@ -223,13 +321,16 @@ func (b Batch) Verify() error {
 // The error is a [*CorruptError] around what package compress says, such as a
 // [*compress.LimitError].
 func (b Batch) Payload(d *compress.Decompressor, dst []byte, limit int) ([]byte, error) {
-	records := b.b[HeaderSize:]
 	codec := b.Codec()
+	if d == nil && codec != compress.None {
+		d = new(compress.Decompressor)
+	}
+	if b.old() {
+		return messagePayload(b, d, dst, limit)
+	}
+	records := b.b[HeaderSize:]
 	if codec == compress.None {
 		return records, nil
-	}
-	if d == nil {
-		d = new(compress.Decompressor)
 	}
 	start := len(dst)
 	out, err := d.Decompress(dst, codec, records, limit)

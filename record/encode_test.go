@@ -22,7 +22,7 @@ func encodeLike(t *testing.T, from Batch, recs []kafka.Record, codec compress.Co
 			t.Fatal("no room")
 		}
 	}
-	b.next = from.lastDelta() + 1
+	b.next = lastDelta(from) + 1
 	wire, _ := b.Seal(Stamp{from.ProducerID(), from.ProducerEpoch(), from.BaseSequence(), from.Transactional()},
 		codec, new(compress.Compressor), 0, nil)
 	// What a broker changes: the offset, the leader's epoch, append time.
@@ -178,24 +178,6 @@ func TestP5SequencesWrap(t *testing.T) {
 	} {
 		if got := AddSequence(c.seq, c.n); got != c.want {
 			t.Errorf("%d + %d = %d, want %d", c.seq, c.n, got, c.want)
-		}
-	}
-}
-
-// F18: the older formats are refused by name, wherever they stand.
-func TestF18OlderFormatsAreATypedError(t *testing.T) {
-	for magic := range int8(2) {
-		msg := make([]byte, 40)
-		binary.BigEndian.PutUint64(msg, 77)
-		binary.BigEndian.PutUint32(msg[8:], uint32(len(msg)-12))
-		msg[posMagic] = byte(magic)
-		_, rest, err := Next(append(msg, "rest"...))
-		f, ok := err.(*FormatError)
-		if !ok || f.Magic != magic || f.Offset != 77 || string(rest) != "rest" {
-			t.Errorf("%v, rest %q", err, rest)
-		}
-		if b, _, err := Next(msg[:30]); err != nil || !b.IsZero() {
-			t.Errorf("a cut message: %v", err)
 		}
 	}
 }

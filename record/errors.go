@@ -7,8 +7,8 @@ import (
 	"github.com/ottla/ottla/kafka"
 )
 
-// ErrChecksum is the reason of a [CorruptError] for bytes whose CRC-32C is not
-// the one the batch carries: they were damaged on the way or on a disk.
+// ErrChecksum is the reason of a [CorruptError] for bytes whose checksum is
+// not the one the batch carries: they were damaged on the way or on a disk.
 var ErrChecksum = errors.New("the checksum does not match")
 
 // CorruptError is a batch that is wholly present and wrong.
@@ -35,18 +35,3 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 
 // MayHaveHappened is false: reading changes nothing.
 func (*CorruptError) MayHaveHappened() bool { return false }
-
-// FormatError is a message set in a format that this package does not read:
-// message formats 0 and 1, of producers and topics older than Kafka 0.11.
-type FormatError struct {
-	Magic  int8         // the format
-	Offset kafka.Offset // offset of the message
-}
-
-func (e *FormatError) Error() string {
-	return "ottla: message format " + strconv.Itoa(int(e.Magic)) + " is not supported yet (message at offset " +
-		strconv.FormatInt(int64(e.Offset), 10) + ")"
-}
-
-// MayHaveHappened is false: reading changes nothing.
-func (*FormatError) MayHaveHappened() bool { return false }

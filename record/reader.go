@@ -39,8 +39,12 @@ func (r *Reader) Reset(b Batch, payload []byte) {
 		*r = Reader{slab: r.slab}
 		return
 	}
+	if b.old() {
+		r.resetOld(b, payload)
+		return
+	}
 	r.buf, r.pos, r.batch, r.err = payload, 0, b, nil
-	r.left, r.last, r.max = b.i32(posCount), -1, int64(b.lastDelta())
+	r.left, r.last, r.max = int32At(b.b, posCount), -1, int64(lastDelta(b))
 	r.base, r.epoch = int64(b.BaseOffset()), b.LeaderEpoch()
 	r.kind = b.TimestampType()
 	r.time, r.timeMask = int64(b.FirstTimestamp()), -1
@@ -62,6 +66,9 @@ func (r *Reader) Err() error { return r.err }
 // It sets every field but Topic and Partition, which it leaves alone.
 func (r *Reader) Next(rec *kafka.Record) bool {
 	if r.left <= 0 {
+		if r.batch.old() {
+			return r.nextOld(rec)
+		}
 		return r.end()
 	}
 	// The short way: numbers of one or two bytes.

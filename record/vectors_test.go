@@ -52,6 +52,7 @@ type verdict struct {
 type wantBatch struct {
 	Pos           int          `json:"pos"`
 	Size          int          `json:"size"`
+	Magic         int8         `json:"magic"`
 	BaseOffset    int64        `json:"base_offset"`
 	LastOffset    int64        `json:"last_offset"`
 	NextOffset    int64        `json:"next_offset"`
@@ -184,14 +185,19 @@ func checkHeader(t *testing.T, b Batch, w *wantBatch) {
 		}
 	}
 	check("size", b.Size(), w.Size)
-	check("base offset", int64(b.BaseOffset()), w.BaseOffset)
+	check("message format", b.Magic(), w.Magic)
 	check("last offset", int64(b.LastOffset()), w.LastOffset)
 	check("next offset", int64(b.NextOffset()), w.NextOffset)
 	check("codec", b.Codec().String(), w.Codec)
 	check("timestamp type", b.TimestampType().String(), w.TSType)
-	check("base timestamp", int64(b.FirstTimestamp()), w.BaseTS)
 	check("max timestamp", int64(b.MaxTimestamp()), w.MaxTS)
 	check("crc", hex.EncodeToString(binary.BigEndian.AppendUint32(nil, b.CRC())), w.CRC)
+	if w.Magic < 2 {
+		checkOldHeader(t, b, w)
+		return
+	}
+	check("base offset", int64(b.BaseOffset()), w.BaseOffset)
+	check("base timestamp", int64(b.FirstTimestamp()), w.BaseTS)
 	check("leader epoch", int32(b.LeaderEpoch()), w.LeaderEpoch)
 	check("producer id", int64(b.ProducerID()), w.PID)
 	check("producer epoch", int16(b.ProducerEpoch()), w.Epoch)
@@ -226,37 +232,87 @@ func checkRecords(t *testing.T, b Batch, w *wantBatch) []kafka.Record {
 	return recs
 }
 
-// Every buffer of message format 2 that Kafka's own builder and log cleaner
-// made: headers, records by digest, where the position goes (F15), log append
-// time (F19), control batches (F13), cut tails (F16), codecs (F20), CRC (F21).
-func TestF15F16F19F20F21JavaBatches(t *testing.T) {
-	for _, v := range vectors(t, "records-v2") {
-		t.Run(v.File, func(t *testing.T) {
-			rest := v.data
-			for i := range v.Expect.Batches {
-				w := &v.Expect.Batches[i]
-				if pos := len(v.data) - len(rest); pos != w.Pos {
-					t.Fatalf("batch %d at %d, want %d", i, pos, w.Pos)
-				}
-				b, more, err := Next(rest)
-				if err != nil || b.IsZero() {
-					t.Fatalf("batch %d: %v", i, err)
-				}
-				checkHeader(t, b, w)
-				recs := checkRecords(t, b, w)
-				for k := range recs {
-					if recs[k].TimestampType.String() != w.TSType || int32(recs[k].LeaderEpoch) != w.LeaderEpoch {
-						t.Errorf("record %d: %v, leader epoch %d", k, recs[k].TimestampType, recs[k].LeaderEpoch)
-					}
-				}
-				rest = more
+// Every buffer that Kafka's own builder and log cleaner made, every message set
+// of Kafka's older clients and broker (F18), and every log segment of a broker,
+// written by the clients of five projects: headers, records by digest, where the
+// position goes (F15), log append time (F19), control batches (F13), cut tails
+// (F16), codecs (F20), CRC (F21).
+func TestF13F15F16F18F19F20F21JavaReadsTheSame(t *testing.T) {
+	for folder, files := range map[string]int{"records-v2": 92, "records-legacy": 76, "segments": 55} {
+		vs := vectors(t, folder)
+		if len(vs) != files {
+			t.Errorf("%s: %d files, want %d", folder, len(vs), files)
+		}
+		for i := range vs {
+			t.Run(folder+"/"+vs[i].File, vs[i].read)
+		}
+	}
+}
+
+// read compares what Next and Reader make of a file with what Kafka's reader did.
+func (v *vector) read(t *testing.T) {
+	rest := v.data
+	for i := range v.Expect.Batches {
+		w := &v.Expect.Batches[i]
+		if pos := len(v.data) - len(rest); pos != w.Pos {
+			t.Fatalf("batch %d at %d, want %d", i, pos, w.Pos)
+		}
+		b, more, err := Next(rest)
+		if err != nil || b.IsZero() {
+			t.Fatalf("batch %d: %v", i, err)
+		}
+		checkHeader(t, b, w)
+		recs := checkRecords(t, b, w)
+		for k := range recs {
+			if recs[k].TimestampType.String() != w.TSType || recs[k].LeaderEpoch != b.LeaderEpoch() {
+				t.Errorf("record %d: %v, leader epoch %d", k, recs[k].TimestampType, recs[k].LeaderEpoch)
 			}
-			if b, _, err := Next(rest); err != nil || !b.IsZero() {
-				t.Errorf("behind the last batch: %v, %v", b, err)
-			}
-			if len(rest) != v.Expect.Trailing || len(v.data)-len(rest) != v.Expect.Consumed {
-				t.Errorf("%d bytes left, want %d", len(rest), v.Expect.Trailing)
-			}
-		})
+		}
+		if n := b.CountIn(payloadOf(t, b)); n != w.Read {
+			t.Errorf("batch %d: %d records counted, want %d", i, n, w.Read)
+		}
+		checkMarkers(t, b, w)
+		rest = more
+	}
+	if b, _, err := Next(rest); err != nil || !b.IsZero() {
+		t.Errorf("behind the last batch: %v, %v", b, err)
+	}
+	if len(rest) != v.Expect.Trailing || len(v.data)-len(rest) != v.Expect.Consumed {
+		t.Errorf("%d bytes left, want %d", len(rest), v.Expect.Trailing)
+	}
+}
+
+// checkOldHeader compares what a message of format 0 or 1 says besides.
+func checkOldHeader(t *testing.T, b Batch, w *wantBatch) {
+	t.Helper()
+	base, count := w.BaseOffset, 1
+	if w.Codec != "none" { // what Kafka's reader says is from within
+		base, count = -1, -1
+	}
+	if int64(b.BaseOffset()) != base || b.Count() != count {
+		t.Errorf("base offset %d and %d records, want %d and %d", b.BaseOffset(), b.Count(), base, count)
+	}
+	if b.ProducerID() != -1 || b.ProducerEpoch() != -1 || b.BaseSequence() != -1 || b.LastSequence() != -1 ||
+		b.LeaderEpoch() != kafka.NoEpoch || b.Transactional() || b.Control() {
+		t.Error("the message claims a producer, a leader epoch or a transaction")
+	}
+	if _, ok := b.DeleteHorizon(); ok || b.FirstTimestamp() != b.MaxTimestamp() {
+		t.Error("the message claims a delete horizon or a second timestamp")
+	}
+}
+
+// checkMarkers compares the type of the first control record.
+func checkMarkers(t *testing.T, b Batch, w *wantBatch) {
+	t.Helper()
+	if !b.Control() || len(w.Records) == 0 {
+		return
+	}
+	typ, err := b.Marker(payloadOf(t, b))
+	got := strings.ReplaceAll(strings.ToUpper(typ.String()), " ", "_")
+	if strings.HasPrefix(got, "CONTROL_TYPE_") {
+		got = "UNKNOWN"
+	}
+	if err != nil || got != *w.Records[0].ControlType {
+		t.Errorf("marker %s, %v, want %s", got, err, *w.Records[0].ControlType)
 	}
 }

@@ -86,10 +86,21 @@ type Decompressor struct {
 // [*Error]; dst is returned as it was then, but what it has room for may be
 // overwritten.
 func (d *Decompressor) Decompress(dst []byte, codec Codec, src []byte, limit int) ([]byte, error) {
+	return d.decompress(dst, codec, src, limit, false)
+}
+
+// DecompressFormat0 is Decompress for messages of format 0: Kafka's writers of
+// that format took the checksum of an lz4 frame's header over the magic number
+// too, which is right here as well.
+func (d *Decompressor) DecompressFormat0(dst []byte, codec Codec, src []byte, limit int) ([]byte, error) {
+	return d.decompress(dst, codec, src, limit, true)
+}
+
+func (d *Decompressor) decompress(dst []byte, codec Codec, src []byte, limit int, format0 bool) ([]byte, error) {
 	if limit <= 0 {
 		limit = DefaultLimit
 	}
-	o := output{b: dst, start: len(dst), codec: codec, limit: min(limit, math.MaxInt-len(dst))}
+	o := output{b: dst, start: len(dst), codec: codec, limit: min(limit, math.MaxInt-len(dst)), format0: format0}
 	var err error
 	switch {
 	case !codec.Valid():
@@ -118,6 +129,8 @@ type output struct {
 	start int // length of b before the first of them
 	codec Codec
 	limit int // bytes behind start
+
+	format0 bool // of a message of format 0
 }
 
 // left is the number of bytes that may still be written.

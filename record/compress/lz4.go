@@ -140,7 +140,7 @@ func readLZ4Header(o *output, src []byte) (h lz4Header, rest []byte, err error) 
 		return h, nil, o.wrong("a frame's header has reserved bits set", nil)
 	case h.flags&lz4Dictionary != 0:
 		return h, nil, o.wrong("a frame needs a dictionary", nil)
-	case byte(xxh32(src[:n])>>8) != src[n]:
+	case byte(xxh32(src[:n])>>8) != src[n] && !(o.format0 && lz4OldSum(src[:n]) == src[n]):
 		return h, nil, o.wrong("the checksum of a frame's header does not match", nil)
 	}
 	h.maxBlock = lz4Max(code)
@@ -148,6 +148,13 @@ func readLZ4Header(o *output, src []byte) (h lz4Header, rest []byte, err error) 
 		h.size = binary.LittleEndian.Uint64(src[2:])
 	}
 	return h, src[n+1:], nil
+}
+
+// lz4OldSum is the checksum of a frame's header that Kafka's writers of message
+// format 0 made: over the magic number too.
+func lz4OldSum(descriptor []byte) byte {
+	b := binary.LittleEndian.AppendUint32(make([]byte, 0, 16), lz4Magic)
+	return byte(xxh32(append(b, descriptor...)) >> 8)
 }
 
 // unlz4Frame reads a frame behind its magic number.

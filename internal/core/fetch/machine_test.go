@@ -682,15 +682,14 @@ func TestF37TheEpochOfThePositionIsThatOfTheLastBatchPassed(t *testing.T) {
 	}
 }
 
-func TestF18AnOldMessageFormatIsAnErrorAndNoSilence(t *testing.T) {
-	old := make([]byte, 40)
-	old[7], old[11], old[16] = 5, 28, 1 // offset 5, 28 bytes, message format 1
+func TestF18F23AnOldMessageThatCannotBeReadIsAnErrorAndNoSilence(t *testing.T) {
+	old := make([]byte, 34)
+	old[7], old[11], old[16] = 5, 21, 1 // offset 5, 21 bytes, message format 1: a byte less than it needs
 	r := reading(t, testConfig(), 5)
 	r.answer("t", partAnswer{hw: 9, lso: 9, data: old})
 	wantOffsets(t, r.offsets())
 	e := asError[*kafka.UnreadableError](t, r.err())
-	f := asError[*record.FormatError](t, e)
-	if e.Offset != 5 || e.Next != 6 || f.Magic != 1 {
+	if c := asError[*record.CorruptError](t, e); e.Offset != 5 || e.Next != 6 || c.Base != 5 {
 		t.Errorf("%v", e)
 	}
 	r.stopped()
