@@ -40,7 +40,7 @@ var floors = map[string]int{
 
 // beside holds the packages that stand beside the floors: they serve tests and
 // programs of the project. ottlatest is public, and the command runs it too.
-var beside = []string{"ottlatest", "internal/memnet", "internal/sim", "internal/realkafka", "internal/transcript", "internal/floor", "scripts"}
+var beside = []string{"ottlatest", "internal/memnet", "internal/sim", "internal/model", "internal/realkafka", "internal/transcript", "internal/floor", "scripts"}
 
 // sameFloor holds the imports between packages of one floor that are meant.
 var sameFloor = map[string]string{"record": "record/compress"}
