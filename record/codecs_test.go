@@ -10,6 +10,7 @@ import (
 )
 
 var codecsRefused = map[string]string{
+	"gzip-zeros-after-A.bin":           "bytes behind the last member are no gzip (B166)",
 	"gzip-reserved-flag-A.bin":         "RFC 1952: a reader must give up on reserved header flags",
 	"lz4-content-checksum-wrong-B.bin": "content checksums are read (F20), so one that is wrong is damage",
 	"bomb-*":                           "over the default limit (F27)",

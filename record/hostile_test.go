@@ -73,6 +73,7 @@ var hostileRefused = map[string]string{
 	"rec-offset-max*":                      "a record behind the last offset of its batch (F15, F47)",
 	"rec-offset-above-last*":               "a record behind the last offset of its batch (F15, F47)",
 
+	"rec-gzip-garbage-after.bin":         "bytes behind the last member are no gzip (B166)",
 	"v0-value-length--*":                 "only -1 is null, as in Kafka's reader of keys (F22)",
 	"v1-value-length--*":                 "only -1 is null, as in Kafka's reader of keys (F22)",
 	"v0-value-short.bin":                 "stray bytes in a message mean that its lengths are damaged (F22)",

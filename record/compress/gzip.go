@@ -35,8 +35,7 @@ func (c *Compressor) compressGzip(dst []byte, level int, src []byte) ([]byte, er
 	return c.gzipOut.b, nil
 }
 
-// gunzip reads one member after the other. What stands behind the last one and
-// is not the beginning of another is ignored, as Java's reader does.
+// gunzip reads one member after the other, to the end of src.
 func (d *Decompressor) gunzip(o *output, src []byte) error {
 	if len(src) >= 4 { // the length of the last member is a hint
 		hint := int64(binary.LittleEndian.Uint32(src[len(src)-4:]))
@@ -44,18 +43,15 @@ func (d *Decompressor) gunzip(o *output, src []byte) error {
 	}
 	d.src.Reset(src)
 	defer d.src.Reset(nil)
-	for first := true; ; first = false {
-		rest := src[len(src)-d.src.Len():]
-		if !first && (len(rest) < 2 || rest[0] != 0x1f || rest[1] != 0x8b) {
-			return nil
-		}
+	for d.src.Len() > 0 {
 		if err := d.nextMember(); err != nil {
-			return o.wrong("damaged header", err)
+			return o.wrong("no member, or the header of one is damaged", err)
 		}
 		if err := o.readAll(d.gzip); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // nextMember reads the header of the next member.

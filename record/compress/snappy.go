@@ -39,8 +39,11 @@ func unsnappy(o *output, src []byte) error {
 		}
 		n := int64(int32(binary.BigEndian.Uint32(src)))
 		src = src[4:]
-		if n <= 0 || n > int64(len(src)) {
-			return o.wrong("the length of a block goes beyond the data", nil)
+		switch {
+		case n == 0 && len(src) == 0:
+			return nil
+		case n <= 0 || n > int64(len(src)):
+			return o.wrong("the length of a block is 0 or goes beyond the data", nil)
 		}
 		if err := unsnappyBlock(o, src[:n]); err != nil {
 			return err
