@@ -88,7 +88,7 @@ func measured(data []byte, limit int) (outcome, uint64) {
 }
 
 // F27: a bomb costs memory in proportion to the limit, not to what it holds.
-func TestF27BombsStopAtTheLimit(t *testing.T) {
+func TestR14F27BombsStopAtTheLimit(t *testing.T) {
 	for _, v := range vectors(t, "codecs") {
 		if !strings.HasPrefix(v.File, "bomb-") {
 			continue
