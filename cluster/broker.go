@@ -30,6 +30,25 @@ func (b *Broker) ID() kafka.NodeID { return b.id }
 // a repeatable request whose connection broke is sent once more. A broker that
 // the cluster does not name, after one refresh, is [ErrUnknownBroker].
 func (b *Broker) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	return b.request(ctx, laneOf(req), req, netconn.NoBound)
+}
+
+// RequestBroker is [Broker.Request] for a caller that pins a version: it is at
+// most maxVersion, -1 for no bound. A Fetch that waits for records has a
+// connection apart from that of consumers, and one that does not wait goes with
+// other requests, so that neither delays the other.
+func (c *Cluster) RequestBroker(ctx context.Context, id kafka.NodeID, req kmsg.Request, maxVersion int16) (kmsg.Response, error) {
+	lane := laneOf(req)
+	if r, ok := req.(*kmsg.FetchRequest); ok {
+		lane = netconn.General
+		if r.MaxWaitMillis > 0 {
+			lane = netconn.Follow
+		}
+	}
+	return c.Broker(id).request(ctx, lane, req, maxVersion)
+}
+
+func (b *Broker) request(ctx context.Context, lane netconn.Kind, req kmsg.Request, maxVersion int16) (kmsg.Response, error) {
 	at, ok := b.c.snap.Load().Broker(b.id)
 	if !ok {
 		if err := b.c.refresh(ctx, nil, meta.Need{}); err != nil {
@@ -39,7 +58,9 @@ func (b *Broker) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, 
 			return nil, opError(apiName(req), b.id, ErrUnknownBroker)
 		}
 	}
-	resp, err := b.c.send(ctx, at, req, netconn.NoBound, netconn.NoBound)
+	call := netconn.NewCall(ctx, req)
+	call.Max = maxVersion
+	resp, err := b.c.sendOn(ctx, at, lane, call)
 	return resp, opError(apiName(req), b.id, err)
 }
 
@@ -93,6 +114,12 @@ func (c *client) later(f func()) {
 
 // send makes one attempt at one broker, within bounds of the version.
 func (c *client) send(ctx context.Context, b kafka.Broker, req kmsg.Request, lo, hi int16) (kmsg.Response, error) {
+	call := netconn.NewCall(ctx, req)
+	call.Min, call.Max = lo, hi
+	return c.sendOn(ctx, b, laneOf(req), call)
+}
+
+func (c *client) sendOn(ctx context.Context, b kafka.Broker, lane netconn.Kind, call *netconn.Call) (kmsg.Response, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
@@ -100,9 +127,7 @@ func (c *client) send(ctx context.Context, b kafka.Broker, req kmsg.Request, lo,
 	if err != nil {
 		return nil, err
 	}
-	call := netconn.NewCall(ctx, req)
-	call.Min, call.Max = lo, hi
-	resp, err := peer.Lane(laneOf(req)).Do(ctx, call)
+	resp, err := peer.Lane(lane).Do(ctx, call)
 	if err != nil {
 		c.sendFailed(err)
 	}

@@ -37,7 +37,7 @@ type Stats struct {
 // Connection is one socket, or the place for one: a purpose at an address.
 type Connection struct {
 	Addr      string
-	Purpose   string // general, produce, fetch, coordinator, join
+	Purpose   string // general, produce, fetch, coordinator, join, follow
 	State     string // closed, dialling, open, draining
 	Queued    int    // requests not yet written
 	InFlight  int    // requests without an answer, abandoned ones included

@@ -28,14 +28,15 @@ const (
 	Fetch                   // Fetch; long polls
 	Coordinator             // heartbeats, commits, transactions
 	Join                    // JoinGroup and SyncGroup; long polls
+	Follow                  // Fetch of who follows a few partitions beside the consumers; long polls
 )
 
-const kinds = 5
+const kinds = 6
 
 // String is the kind in one lower-case word.
 func (k Kind) String() string {
 	if k < kinds {
-		return [...]string{"general", "produce", "fetch", "coordinator", "join"}[k]
+		return [...]string{"general", "produce", "fetch", "coordinator", "join", "follow"}[k]
 	}
 	return "unknown"
 }
