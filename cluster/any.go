@@ -107,7 +107,7 @@ func (r *round) next() bool {
 			req = copyOf(req) // it may be on two connections at once
 		}
 		call := netconn.NewCall(r.a.ctx, req)
-		call.Min = r.a.lo
+		call.Min, call.Max = r.a.lo, r.a.hi
 		call.Done = func(resp kmsg.Response, err error) { r.got <- reply{addr, resp, err} }
 		r.open++
 		r.last = addr

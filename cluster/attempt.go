@@ -21,12 +21,13 @@ type attempts struct {
 	class retry.Class
 	limit time.Time // no attempt begins after
 	lo    int16     // the lowest version that does
+	hi    int16     // and the highest
 	n     int       // attempts that failed
 	doubt bool      // one of them may have happened all the same
 }
 
 func (c *client) attempts(ctx context.Context, req kmsg.Request) *attempts {
-	return &attempts{c: c, ctx: ctx, req: req, api: apiName(req), class: retry.ClassOfRequest(req), limit: c.limit(ctx), lo: netconn.NoBound}
+	return &attempts{c: c, ctx: ctx, req: req, api: apiName(req), class: retry.ClassOfRequest(req), limit: c.limit(ctx), lo: netconn.NoBound, hi: netconn.NoBound}
 }
 
 // again waits before the next attempt. It returns why there is none.

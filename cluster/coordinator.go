@@ -226,7 +226,8 @@ func (a *attempts) toFindCoordinator(req *kmsg.FindCoordinatorRequest) (kmsg.Res
 	if len(req.CoordinatorKeys) <= 1 {
 		return a.toAny()
 	}
-	a.lo = batchLookup
+	least := a.lo
+	a.lo = max(a.lo, batchLookup)
 	resp, err := a.toAny()
 	var version *kafka.VersionError
 	if err == nil || !errors.As(err, &version) {
@@ -237,7 +238,9 @@ func (a *attempts) toFindCoordinator(req *kmsg.FindCoordinatorRequest) (kmsg.Res
 	for _, key := range req.CoordinatorKeys {
 		one := *req
 		one.CoordinatorKey, one.CoordinatorKeys = key, []string{key}
-		r, err := a.c.attempts(a.ctx, &one).toAny()
+		each := a.c.attempts(a.ctx, &one)
+		each.lo, each.hi = least, a.hi
+		r, err := each.toAny()
 		if err != nil {
 			return nil, err
 		}

@@ -36,17 +36,26 @@ const (
 
 // Collect asks several brokers at once and waits for all of them, or until ctx
 // ends. Reply i belongs to question i. Nothing is ever sent twice; the same
-// broker may be asked twice.
+// broker may be asked twice. A broker that the cluster does not name, with Dial
+// after one refresh, is [ErrUnknownBroker].
 func (c *Cluster) Collect(ctx context.Context, qs []Question, reach Reach) []Reply {
-	return c.collect(ctx, qs, reach)
+	unknown := func(q Question) bool {
+		_, ok := c.snap.Load().Broker(q.Broker)
+		return !ok
+	}
+	if reach == Dial && slices.ContainsFunc(qs, unknown) {
+		_ = c.refresh(ctx, nil, meta.Need{}) // who is still unknown is told by its reply
+	}
+	a := &attempts{c: c.client, ctx: ctx, lo: netconn.NoBound, hi: netconn.NoBound}
+	return a.collect(qs, reach)
 }
 
-func (c *client) collect(ctx context.Context, qs []Question, reach Reach) []Reply {
+func (a *attempts) collect(qs []Question, reach Reach) []Reply {
 	replies := make([]Reply, len(qs))
 	calls := make([]*started, len(qs))
 	for i, q := range qs {
 		replies[i].Broker = q.Broker
-		calls[i] = c.collectOne(ctx, q, reach)
+		calls[i] = a.collectOne(q, reach)
 	}
 	for i, st := range calls {
 		resp, err := st.wait()
@@ -55,23 +64,24 @@ func (c *client) collect(ctx context.Context, qs []Question, reach Reach) []Repl
 	return replies
 }
 
-func (c *client) collectOne(ctx context.Context, q Question, reach Reach) *started {
+func (a *attempts) collectOne(q Question, reach Reach) *started {
 	st := &started{done: make(chan struct{})}
-	peer, err := (&Broker{c: c, id: q.Broker}).peer()
-	if err == nil && ctx.Err() != nil {
-		err = ended(ctx)
+	peer, err := (&Broker{c: a.c, id: q.Broker}).peer()
+	if err == nil && a.ctx.Err() != nil {
+		err = ended(a.ctx)
 	}
 	if err != nil {
 		st.err = err
 		close(st.done)
 		return st
 	}
-	call := netconn.NewCall(ctx, q.Req)
+	call := netconn.NewCall(a.ctx, q.Req)
+	call.Min, call.Max = a.lo, a.hi
 	call.NoRedial = true
 	call.OpenOnly = reach == OpenOnly
 	call.Done = func(resp kmsg.Response, err error) {
 		if err != nil {
-			c.sendFailed(err)
+			a.c.sendFailed(err)
 		}
 		st.resp, st.err = resp, err
 		close(st.done)
@@ -132,7 +142,7 @@ func (e *every) round() (why error) {
 	for i, id := range e.open {
 		qs[i] = Question{Broker: id, Req: copyOf(e.a.req)}
 	}
-	for _, r := range e.a.c.collect(e.a.ctx, qs, Dial) {
+	for _, r := range e.a.collect(qs, Dial) {
 		delete(e.failed, r.Broker)
 		err := r.Err
 		if err == nil {

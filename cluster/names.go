@@ -81,9 +81,7 @@ func (c *Cluster) TopicName(ctx context.Context, id kafka.TopicID) (string, erro
 	t.TopicID = id
 	req.Topics = []kmsg.MetadataRequestTopic{t}
 	req.AllowAutoTopicCreation = false
-	a := c.attempts(ctx, req)
-	a.lo = metadataByID
-	resp, err := a.toAny()
+	resp, err := c.attempts(ctx, req).toAny()
 	if err != nil {
 		return "", err
 	}
@@ -94,6 +92,3 @@ func (c *Cluster) TopicName(ctx context.Context, id kafka.TopicID) (string, erro
 	}
 	return "", &kafka.OpError{Op: "metadata", Broker: kafka.NoNode, Partition: -1, Err: kafka.CodeError(kerr.UnknownTopicID.Code, nil)}
 }
-
-// metadataByID is the first version of Metadata that can ask by topic id.
-const metadataByID = 12

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/internal/netconn"
 )
 
 // target is the kind of broker that a request is for.
@@ -62,12 +64,31 @@ var routes = map[int16]target{
 // is the highest that both sides speak. req is not changed; requests between
 // brokers are [ErrNotRouted].
 func (c *Cluster) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	return bounded{c, netconn.NoBound, netconn.NoBound}.Request(ctx, req)
+}
+
+// Within is [Cluster.Request] of c with bounds on the version, -1 being none:
+// with both the same the version is pinned. Where a broker speaks none of them
+// nothing is sent to it, and the error is a [*kafka.VersionError].
+func Within(c *Cluster, least, most int16) kmsg.Requestor { return bounded{c, least, most} }
+
+type bounded struct {
+	c           *Cluster
+	least, most int16
+}
+
+func (b bounded) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
 	if ctx.Err() != nil {
 		return nil, opError(apiName(req), -1, ended(ctx))
 	}
-	to := routes[req.Key()]
-	a := c.attempts(ctx, bothForms(req))
-	if r, ok := req.(*kmsg.InitProducerIDRequest); ok && r.TransactionalID == nil {
+	a := b.c.attempts(ctx, bothForms(req))
+	a.lo, a.hi = b.least, b.most
+	return a.routed()
+}
+
+func (a *attempts) routed() (kmsg.Response, error) {
+	to := routes[a.req.Key()]
+	if r, ok := a.req.(*kmsg.InitProducerIDRequest); ok && r.TransactionalID == nil {
 		to = anyBroker
 	}
 	switch to {
@@ -89,5 +110,5 @@ func (c *Cluster) Request(ctx context.Context, req kmsg.Request) (kmsg.Response,
 	case resources:
 		return a.toResources()
 	}
-	return nil, opError(apiName(req), -1, ErrNotRouted)
+	return nil, opError(a.api, -1, ErrNotRouted)
 }

@@ -4,7 +4,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/core/retry"
-	"github.com/ottla/ottla/internal/netconn"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -34,7 +33,7 @@ func (a *attempts) toOne(find func() (kafka.Broker, error), wrong retry.Disposit
 // once makes one attempt at a broker. An error with an answer is its code,
 // which asks for another attempt.
 func (a *attempts) once(b kafka.Broker, wrong retry.Disposition) (kmsg.Response, error) {
-	resp, err := a.c.send(a.ctx, b, a.req, netconn.NoBound, netconn.NoBound)
+	resp, err := a.c.send(a.ctx, b, a.req, a.lo, a.hi)
 	if err != nil {
 		return nil, err
 	}

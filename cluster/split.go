@@ -75,7 +75,7 @@ func (a *attempts) spread(s split, r router) (kmsg.Response, error) {
 // those that are still open.
 func (sp *spread) round() (why error) {
 	parts, next := sp.plan()
-	calls := sp.a.c.startAll(sp.a.ctx, parts)
+	calls := sp.a.startAll(parts)
 	for n, p := range parts {
 		resp, err := calls[n].wait()
 		if err == nil {
@@ -239,21 +239,22 @@ func (s *started) wait() (kmsg.Response, error) {
 }
 
 // startAll sends every part at once. Each ends with ctx at the latest.
-func (c *client) startAll(ctx context.Context, parts []part) []*started {
+func (a *attempts) startAll(parts []part) []*started {
 	calls := make([]*started, len(parts))
 	for n, p := range parts {
 		st := &started{done: make(chan struct{})}
 		calls[n] = st
-		peer, err := c.peerOf(p.broker)
+		peer, err := a.c.peerOf(p.broker)
 		if err != nil {
 			st.err = err
 			close(st.done)
 			continue
 		}
-		call := netconn.NewCall(ctx, p.req)
+		call := netconn.NewCall(a.ctx, p.req)
+		call.Min, call.Max = a.lo, a.hi
 		call.Done = func(resp kmsg.Response, err error) {
 			if err != nil {
-				c.sendFailed(err)
+				a.c.sendFailed(err)
 			}
 			st.resp, st.err = resp, err
 			close(st.done)

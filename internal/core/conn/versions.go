@@ -117,12 +117,16 @@ func clientRange(req kmsg.Request, b Bounds) (lo, hi int16, why string) {
 	lower(b.Max, "the caller allows no higher one")
 	gate, reason := Gate(req)
 	lower(gate, reason)
-	if b.Min > lo {
-		lo = b.Min
-		if why == "" {
-			why = "the caller allows no lower one"
+	raise := func(to int16, reason string) {
+		if to > lo {
+			lo = to
+			if why == "" {
+				why = reason
+			}
 		}
 	}
+	raise(Need(req))
+	raise(b.Min, "the caller allows no lower one")
 	return lo, hi, why
 }
 

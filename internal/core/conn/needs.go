@@ -1,0 +1,76 @@
+package conn
+
+import "github.com/twmb/franz-go/pkg/kmsg"
+
+// Need is the lowest version that can carry what the fields of req ask for, 0
+// if every version can, with the reason. Below it a field would be left out of
+// the bytes without a word, and the answer would be to another question.
+func Need(req kmsg.Request) (least int16, why string) {
+	n := need{}
+	switch r := req.(type) {
+	case *kmsg.ListOffsetsRequest:
+		n.listOffsets(r)
+	case *kmsg.CreateTopicsRequest:
+		n.createTopics(r)
+	case *kmsg.MetadataRequest:
+		for i := range r.Topics {
+			n.from(12, r.Topics[i].Topic == nil && r.Topics[i].TopicID != [16]byte{}, "a topic is named by its id alone")
+		}
+	case *kmsg.DeleteTopicsRequest:
+		for i := range r.Topics {
+			n.from(6, r.Topics[i].Topic == nil, "a topic is named by its id alone")
+		}
+	case *kmsg.ListGroupsRequest:
+		n.from(4, len(r.StatesFilter) > 0, "groups are asked for by state")
+		n.from(5, len(r.TypesFilter) > 0, "groups are asked for by type")
+	case *kmsg.ListTransactionsRequest:
+		n.from(1, r.DurationFilterMillis > 0, "transactions are asked for by age")
+		n.from(2, r.TransactionalIDPattern != nil, "transactions are asked for by pattern")
+	case *kmsg.LeaveGroupRequest:
+		n.from(3, len(r.Members) > 1, "several members are named")
+		for i := range r.Members {
+			n.from(3, r.Members[i].InstanceID != nil, "a member is named by its instance id")
+		}
+	case *kmsg.DescribeClusterRequest:
+		n.from(1, r.EndpointType == 2, "controllers are asked for")
+		n.from(2, r.IncludeFencedBrokers, "fenced brokers are asked for")
+	case *kmsg.ListConfigResourcesRequest:
+		n.from(1, len(r.ResourceTypes) > 0, "resources are asked for by type")
+	}
+	return n.least, n.why
+}
+
+// need is the highest of several lower bounds.
+type need struct {
+	least int16
+	why   string
+}
+
+func (n *need) from(version int16, asked bool, why string) {
+	if asked && version > n.least {
+		n.least, n.why = version, why
+	}
+}
+
+func (n *need) listOffsets(r *kmsg.ListOffsetsRequest) {
+	n.from(2, r.IsolationLevel != 0, "the last stable offset is asked for")
+	for i := range r.Topics {
+		for j := range r.Topics[i].Partitions {
+			at := r.Topics[i].Partitions[j].Timestamp
+			n.from(1, at >= 0, "an offset is asked for by time")
+			n.from(7, at == -3, "the offset of the latest timestamp is asked for")
+			n.from(8, at == -4, "the first offset on local disks is asked for")
+			n.from(9, at == -5, "the last offset in tiered storage is asked for")
+			n.from(11, at == -6, "the first offset that waits for its upload is asked for")
+		}
+	}
+}
+
+func (n *need) createTopics(r *kmsg.CreateTopicsRequest) {
+	n.from(1, r.ValidateOnly, "a dry run is asked for")
+	for i := range r.Topics {
+		t := &r.Topics[i]
+		byBroker := len(t.ReplicaAssignment) == 0 && (t.NumPartitions < 0 || t.ReplicationFactor < 0)
+		n.from(4, byBroker, "the brokers' defaults for partitions and replicas are asked for")
+	}
+}

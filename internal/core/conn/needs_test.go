@@ -1,0 +1,68 @@
+package conn
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/kafka"
+)
+
+// TestC24C25AFieldThatAVersionCannotCarryIsNotLeftOut holds every need from
+// both sides: at the version below it the request is refused with the reason,
+// at it it goes out.
+func TestC24C25AFieldThatAVersionCannotCarryIsNotLeftOut(t *testing.T) {
+	at := func(timestamp int64, level int8) kmsg.Request {
+		r := kmsg.NewPtrListOffsetsRequest()
+		r.IsolationLevel = level
+		p := kmsg.NewListOffsetsRequestTopicPartition()
+		p.Timestamp = timestamp
+		r.Topics = []kmsg.ListOffsetsRequestTopic{{Partitions: []kmsg.ListOffsetsRequestTopicPartition{p}}}
+		return r
+	}
+	byDefault := kmsg.NewPtrCreateTopicsRequest()
+	byDefault.Topics = []kmsg.CreateTopicsRequestTopic{{NumPartitions: -1, ReplicationFactor: 2}}
+	dry := kmsg.NewPtrCreateTopicsRequest()
+	dry.ValidateOnly = true
+	byID := kmsg.NewPtrMetadataRequest()
+	byID.Topics = []kmsg.MetadataRequestTopic{{TopicID: [16]byte{1}}}
+	deleteID := kmsg.NewPtrDeleteTopicsRequest()
+	deleteID.Topics = []kmsg.DeleteTopicsRequestTopic{{TopicID: [16]byte{1}}}
+	age, pattern := kmsg.NewPtrListTransactionsRequest(), kmsg.NewPtrListTransactionsRequest()
+	age.DurationFilterMillis, pattern.TransactionalIDPattern = 1, kmsg.StringPtr("x")
+	controllers, fenced := kmsg.NewPtrDescribeClusterRequest(), kmsg.NewPtrDescribeClusterRequest()
+	controllers.EndpointType, fenced.IncludeFencedBrokers = 2, true
+	for _, c := range []struct {
+		req   kmsg.Request
+		least int16
+		why   string
+	}{
+		{at(-2, 0), 0, ""}, {at(-1, 0), 0, ""}, {at(5, 0), 1, "by time"}, {at(-1, 1), 2, "last stable"},
+		{at(-3, 0), 7, "latest timestamp"}, {at(-4, 1), 8, "local disks"}, {at(-5, 0), 9, "tiered"}, {at(-6, 0), 11, "upload"},
+		{dry, 1, "dry run"}, {byDefault, 4, "defaults"}, {byID, 12, "by its id"}, {deleteID, 6, "by its id"},
+		{&kmsg.ListGroupsRequest{StatesFilter: []string{"Empty"}}, 4, "by state"},
+		{&kmsg.ListGroupsRequest{StatesFilter: []string{"Empty"}, TypesFilter: []string{"share"}}, 5, "by type"},
+		{kmsg.NewPtrListTransactionsRequest(), 0, ""}, {age, 1, "by age"}, {pattern, 2, "by pattern"},
+		{&kmsg.LeaveGroupRequest{Members: make([]kmsg.LeaveGroupRequestMember, 1)}, 0, ""},
+		{&kmsg.LeaveGroupRequest{Members: make([]kmsg.LeaveGroupRequestMember, 2)}, 3, "several members"},
+		{&kmsg.LeaveGroupRequest{Members: []kmsg.LeaveGroupRequestMember{{InstanceID: kmsg.StringPtr("i")}}}, 3, "instance id"},
+		{controllers, 1, "controllers"}, {fenced, 2, "fenced"},
+		{&kmsg.ListConfigResourcesRequest{ResourceTypes: []int8{2}}, 1, "by type"},
+	} {
+		key := c.req.Key()
+		none := Bounds{NoBound, NoBound, NoBound}
+		if got, err := tableOf([3]int16{key, 0, c.least}).Pick(c.req, none); got != c.least || err != nil {
+			t.Errorf("%s %q: version %d, %v", APIName(key), c.why, got, err)
+		}
+		if c.least == 0 {
+			continue
+		}
+		_, err := tableOf([3]int16{key, 0, c.least - 1}).Pick(c.req, none)
+		var ve *kafka.VersionError
+		if !errors.As(err, &ve) || ve.ClientMin != c.least || !strings.Contains(err.Error(), c.why) || !strings.Contains(err.Error(), "the broker is too old for this") {
+			t.Errorf("%s below %d: %v", APIName(key), c.least, err)
+		}
+	}
+}
