@@ -9,12 +9,13 @@
 // and wait for all replicas, consumers read committed records.
 //
 // This package is a front door: it holds no logic, only the everyday names of
-// the packages cluster, producer, consumer and kafka.
+// the packages cluster, producer, consumer, admin and kafka.
 package ottla
 
 import (
 	"context"
 
+	"github.com/ottla/ottla/admin"
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/consumer"
 	"github.com/ottla/ottla/kafka"
@@ -34,6 +35,8 @@ type (
 	Consumer = consumer.Consumer
 	// ConsumerConfig is the configuration of a Consumer; see [consumer.Config].
 	ConsumerConfig = consumer.Config
+	// Admin asks about a cluster and changes it; see [admin.Admin].
+	Admin = admin.Admin
 	// Record is one record; see [kafka.Record].
 	Record = kafka.Record
 	// Header is a header of a record; see [kafka.Header].
@@ -56,3 +59,6 @@ func NewProducer(c *Client, cfg ProducerConfig) (*Producer, error) { return prod
 
 // NewConsumer makes a consumer on c; see [consumer.New].
 func NewConsumer(c *Client, cfg ConsumerConfig) (*Consumer, error) { return consumer.New(c, cfg) }
+
+// NewAdmin makes an Admin on c; see [admin.New].
+func NewAdmin(c *Client) *Admin { return admin.New(c) }

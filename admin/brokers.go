@@ -1,0 +1,61 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/kafka"
+)
+
+// Cluster is a cluster as one of its brokers describes it.
+type Cluster struct {
+	ID         string
+	Controller kafka.NodeID // kafka.NoNode during an election; with KRaft some broker that passes requests on
+	Brokers    []kafka.Broker
+}
+
+// DescribeCluster describes the cluster. Brokers before 2.8 tell it in their
+// metadata.
+func (a *Admin) DescribeCluster(ctx context.Context) (Cluster, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	resp, err := kmsg.NewPtrDescribeClusterRequest().RequestWith(ctx, a.c)
+	if unsupported(err) {
+		return a.clusterFromMetadata(ctx)
+	}
+	if err == nil {
+		err = opError("describe cluster", "", kafka.CodeError(resp.ErrorCode, resp.ErrorMessage))
+	}
+	if err != nil {
+		return Cluster{Controller: kafka.NoNode}, err
+	}
+	out := Cluster{ID: resp.ClusterID, Controller: kafka.NodeID(resp.ControllerID)}
+	for _, b := range resp.Brokers {
+		out.Brokers = append(out.Brokers, brokerOf(b.NodeID, b.Host, b.Port, b.Rack))
+	}
+	return out, nil
+}
+
+func (a *Admin) clusterFromMetadata(ctx context.Context) (Cluster, error) {
+	resp, err := metadataRequest(nil).RequestWith(ctx, a.c)
+	if err != nil {
+		return Cluster{Controller: kafka.NoNode}, err
+	}
+	out := Cluster{Controller: kafka.NodeID(resp.ControllerID)}
+	if resp.ClusterID != nil {
+		out.ID = *resp.ClusterID
+	}
+	for _, b := range resp.Brokers {
+		out.Brokers = append(out.Brokers, brokerOf(b.NodeID, b.Host, b.Port, b.Rack))
+	}
+	return out, nil
+}
+
+func brokerOf(id int32, host string, port int32, rack *string) kafka.Broker {
+	b := kafka.Broker{ID: kafka.NodeID(id), Host: host, Port: port}
+	if rack != nil {
+		b.Rack = *rack
+	}
+	return b
+}

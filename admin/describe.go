@@ -1,0 +1,194 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/kafka"
+)
+
+// Topic is a topic as a broker describes it.
+type Topic struct {
+	Name       string
+	ID         kafka.TopicID // zero before 2.8
+	Internal   bool          // such as __consumer_offsets
+	Partitions []Partition   // in order of their numbers
+}
+
+// Partition is one partition of a Topic.
+type Partition struct {
+	Partition int32
+	Leader    kafka.NodeID // kafka.NoNode without one
+	Epoch     kafka.LeaderEpoch
+	Replicas  []kafka.NodeID // the preferred leader first
+	ISR       []kafka.NodeID // replicas in sync
+	Offline   []kafka.NodeID // replicas on brokers or disks that are down
+
+	EligibleLeaders  []kafka.NodeID // replicas out of sync that may still lead (KIP-966); nil before Kafka 4.0
+	LastKnownLeaders []kafka.NodeID // the same, without a guarantee
+
+	Err error // why there is no leader, if the broker says so
+}
+
+// Replicas is the replication factor: the most replicas that a partition has.
+func (t *Topic) Replicas() int {
+	most := 0
+	for i := range t.Partitions {
+		most = max(most, len(t.Partitions[i].Replicas))
+	}
+	return most
+}
+
+// ListTopics describes all topics that this user may see, internal ones
+// included, in order of their names.
+func (a *Admin) ListTopics(ctx context.Context) ([]Topic, error) {
+	req := metadataRequest(nil)
+	req.Topics = nil // all
+	resp, err := req.RequestWith(ctx, a.c)
+	if err != nil {
+		return nil, err
+	}
+	var out []Topic
+	for i := range resp.Topics {
+		if t := &resp.Topics[i]; t.Topic != nil && t.ErrorCode != kerr.UnknownTopicOrPartition.Code {
+			out = append(out, topicOf(t))
+		}
+	}
+	slices.SortFunc(out, func(a, b Topic) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// DescribeTopics describes topics. Topics by name are asked for in pages where
+// the brokers have that (from Kafka 3.8 on), so that no answer grows with the
+// number of partitions. A topic that the broker asked does not know is asked
+// of all others before it is UNKNOWN_TOPIC_OR_PARTITION: after a creation some
+// may be behind.
+func (a *Admin) DescribeTopics(ctx context.Context, topics []TopicRef) Results[TopicRef, Topic] {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	res := make(Results[TopicRef, Topic], len(topics))
+	found, err := a.describe(ctx, topics)
+	var unknown []int
+	for i, ref := range topics {
+		res[i].Item = ref
+		f, ok := found[ref]
+		switch {
+		case err != nil:
+			f.err = err
+		case !ok:
+			f.err = errLeftOut
+		case isUnknown(f.err):
+			unknown = append(unknown, i)
+		}
+		res[i].Value, res[i].Err = f.topic, opError("describe topic", ref.String(), f.err)
+	}
+	a.askAll(ctx, res, unknown)
+	return res
+}
+
+func isUnknown(err error) bool {
+	code, ok := err.(*kafka.BrokerError)
+	return ok && (code.Code == kerr.UnknownTopicOrPartition.Code || code.Code == kerr.UnknownTopicID.Code)
+}
+
+// described is a topic of an answer, or its error.
+type described struct {
+	topic Topic
+	err   error
+}
+
+// describe asks one broker, in pages if it can.
+func (a *Admin) describe(ctx context.Context, topics []TopicRef) (map[TopicRef]described, error) {
+	if len(topics) == 0 {
+		return nil, nil
+	}
+	if !slices.ContainsFunc(topics, func(r TopicRef) bool { return r.Name == "" }) {
+		found, err := a.describePages(ctx, topics)
+		if !unsupported(err) {
+			return found, err
+		}
+	}
+	resp, err := metadataRequest(topics).RequestWith(ctx, a.c)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[TopicRef]described)
+	for i := range resp.Topics {
+		t := &resp.Topics[i]
+		d := described{topic: topicOf(t), err: kafka.CodeError(t.ErrorCode, nil)}
+		if t.ErrorCode == kerr.LeaderNotAvailable.Code {
+			d.err = nil // partitions say it each for themselves
+		}
+		for _, ref := range topics {
+			if ref.is(t.Topic, t.TopicID) {
+				found[ref] = d
+			}
+		}
+	}
+	return found, nil
+}
+
+// askAll asks every broker about topics that one did not know.
+func (a *Admin) askAll(ctx context.Context, res Results[TopicRef, Topic], unknown []int) {
+	if len(unknown) == 0 {
+		return
+	}
+	var want []wanted
+	for _, i := range unknown {
+		want = append(want, wanted{topic: res[i].Item})
+	}
+	views, _, err := a.views(ctx, want)
+	if err != nil {
+		return // the one answer stands
+	}
+	for _, i := range unknown {
+		for _, v := range views {
+			if t := v.of(res[i].Item); t != nil && t.ErrorCode == 0 {
+				res[i].Value, res[i].Err = topicOf(t), nil
+			}
+		}
+	}
+}
+
+// metadataRequest asks for topics and creates none.
+func metadataRequest(topics []TopicRef) *kmsg.MetadataRequest {
+	req := kmsg.NewPtrMetadataRequest()
+	req.AllowAutoTopicCreation = false
+	req.Topics = make([]kmsg.MetadataRequestTopic, 0, len(topics))
+	for i := range topics {
+		t := kmsg.NewMetadataRequestTopic()
+		if topics[i].Name != "" {
+			t.Topic = kmsg.StringPtr(topics[i].Name)
+		} else {
+			t.TopicID = topics[i].ID
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	return req
+}
+
+// topicOf is a topic as Metadata has it.
+func topicOf(t *kmsg.MetadataResponseTopic) Topic {
+	out := Topic{ID: t.TopicID, Internal: t.IsInternal}
+	if t.Topic != nil {
+		out.Name = *t.Topic
+	}
+	for i := range t.Partitions {
+		p := &t.Partitions[i]
+		out.Partitions = append(out.Partitions, Partition{
+			Partition: p.Partition, Leader: kafka.NodeID(p.Leader), Epoch: kafka.LeaderEpoch(p.LeaderEpoch),
+			Replicas: nodes(p.Replicas), ISR: nodes(p.ISR), Offline: nodes(p.OfflineReplicas),
+			Err: kafka.CodeError(p.ErrorCode, nil),
+		})
+	}
+	sortPartitions(out.Partitions)
+	return out
+}
+
+func sortPartitions(ps []Partition) {
+	slices.SortFunc(ps, func(a, b Partition) int { return int(a.Partition) - int(b.Partition) })
+}
