@@ -5,7 +5,7 @@ GO         ?= go
 FUZZ_TOTAL ?= 180
 COMPAT     ?= 3.9.2 4.0.2 4.2.2
 
-.PHONY: test quick check unit all-tests fuzz kafka compat bench
+.PHONY: test quick check unit all-tests fuzz kafka compat bench bench-short
 
 test: check all-tests fuzz
 
@@ -48,5 +48,12 @@ compat:
 	  scripts/kafka fetch --warm $$v; \
 	  OTTLA_KAFKA_VERSION=$$v $(MAKE) kafka; done
 
+# ottla beside other clients, into docs/performance.md: ten minutes or more on a
+# quiet machine. BENCH='-rounds 5 -only real' and the like choose.
 bench:
-	cd bench && $(GO) test -run '^$$' -bench . -benchtime 1x ./...
+	cd bench && $(GO) run . -o ../docs/performance.md $(BENCH)
+	cd bench && $(GO) test -run '^$$' -bench . -benchtime 1x .
+
+# The same in a minute, to see that it works: its figures mean nothing.
+bench-short:
+	cd bench && $(GO) run . -short $(BENCH)

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/ottla/ottla/bench/load"
+)
+
+var errSize = errors.New("a value has not the length it should have")
+
+// clients are the ways to do a job, by the name that Job.Client has. That of
+// confluent-kafka-go is a program of its own, as it needs cgo.
+var clients = map[string]load.Client{
+	"ottla":             ottlaBatches,
+	"ottla records":     ottlaRecords,
+	"ottla slices":      ottlaSlices,
+	"ottla singles":     ottlaSingles,
+	"ottla fill":        ottlaFill,
+	"ottla requests":    ottlaRequests,
+	"kgo":               kgoConsume,
+	"kgo best":          kgoConsumeBest,
+	"kgo produce":       kgoProduce,
+	"kgo produce best":  kgoProduceBest,
+	"kgo requests":      kgoRequests,
+	"sarama":            saramaConsume,
+	"sarama produce":    saramaProduce,
+	"sarama requests":   saramaRequests,
+	"kafka-go":          kafkaGoConsume,
+	"kafka-go batches":  kafkaGoBatches,
+	"kafka-go produce":  kafkaGoProduce,
+	"kafka-go requests": kafkaGoRequests,
+}
