@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/core/meta"
+	"github.com/ottla/ottla/internal/netconn"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -172,7 +173,8 @@ func (c *client) forgetCoordinator(kind CoordinatorKind, key string, node kafka.
 }
 
 // RequestCoordinator sends a request to the coordinator of a group, at the
-// version that req is set to; if the broker does not speak it, nothing is sent
+// version that req is set to, or if that is negative at the highest that both
+// sides speak; if the broker does not speak it, nothing is sent
 // and the error is a [*kafka.VersionError]. It makes one attempt: codes in the
 // answer are the caller's, who may call [Cluster.ForgetCoordinator]. A
 // coordinator that cannot be reached is forgotten.
@@ -182,6 +184,9 @@ func (c *Cluster) RequestCoordinator(ctx context.Context, group string, req kmsg
 		return nil, err
 	}
 	v := req.GetVersion()
+	if v < 0 {
+		v = netconn.NoBound
+	}
 	resp, err := c.send(ctx, b, req, v, v)
 	if err != nil {
 		c.coordinatorFailed(GroupCoordinator, group, b, err)

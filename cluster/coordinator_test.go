@@ -246,6 +246,14 @@ func TestC24RequestCoordinatorSendsAtTheCallersVersionOrNotAtAll(t *testing.T) {
 		if n := r.sim.Broker(2).Count(88); n != 1 {
 			t.Errorf("%d requests were sent", n)
 		}
+		beat := kmsg.NewPtrHeartbeatRequest()
+		beat.Group, beat.Version = "g", -1
+		r.sim.Broker(2).SetVersions(12, 0, 2)
+		r.sim.Broker(2).EndAll(sim.Close)
+		time.Sleep(time.Second)
+		if resp, err := c.RequestCoordinator(r.within(time.Minute), "g", beat); err != nil || resp.GetVersion() != 2 {
+			t.Errorf("the highest version of both sides: %v, %v", resp, err)
+		}
 		lo, hi, ok, err := c.CoordinatorVersions(r.within(time.Minute), "g", 88)
 		if lo != 0 || hi != 0 || !ok || err != nil {
 			t.Errorf("versions %d-%d %v %v", lo, hi, ok, err)

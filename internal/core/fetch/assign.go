@@ -70,6 +70,10 @@ func (m *Machine) begin(p *part, at Start) {
 	p.lent, p.held, p.owes = false, 0, false
 	p.corrupt, p.last = -1, at.epoch
 	p.attempt, p.limit = 0, 0
+	if at.kind == startPending {
+		p.state, p.position, p.next = statePending, -1, -1
+		return
+	}
 	ts, asks := at.timestamp()
 	if asks {
 		p.state, p.list = stateListing, listing{ts: ts}

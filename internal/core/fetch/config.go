@@ -71,6 +71,7 @@ const (
 	startLatest
 	startOffset
 	startTime
+	startPending
 )
 
 // Earliest starts at the first offset of the log.

@@ -14,6 +14,7 @@ import (
 // Machine decides what a consumer fetches, keeps and hands out.
 type Machine struct {
 	Counters Counters // so far; read only
+	Shut     bool     // set by the driver: nothing is handed out for now
 
 	cfg    Config
 	rng    *rand.Rand

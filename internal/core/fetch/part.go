@@ -13,6 +13,7 @@ const (
 	stateListing partState = iota // a ListOffsets answer decides the position
 	stateReading                  // the position is known
 	stateFailed                   // stopped by an error until a seek
+	statePending                  // somebody else is about to say where to start
 )
 
 // listing is the question that a partition in stateListing has.
@@ -131,7 +132,7 @@ func (p *part) readable() bool {
 // soon reports whether the leader or the position of p is being asked for, so
 // that a Fetch without it should not wait for long.
 func (p *part) soon() bool {
-	return !p.paused && !p.withheld && p.state != stateFailed && (p.stale || p.leader == kafka.NoNode || p.state == stateListing) &&
+	return !p.paused && !p.withheld && p.state != stateFailed && p.state != statePending && (p.stale || p.leader == kafka.NoNode || p.state == stateListing) &&
 		p.attempt < patientAfter && p.topic.attempt < patientAfter
 }
 

@@ -22,12 +22,12 @@ type Loan struct {
 }
 
 // Ready reports whether Take may have a batch, or News something for the user.
-func (m *Machine) Ready() bool { return len(m.shelf.ring) > 0 || !m.news.empty() }
+func (m *Machine) Ready() bool { return len(m.shelf.ring) > 0 && !m.Shut || !m.news.empty() }
 
 // Take is the next batch to hand out: partitions take turns (F43). Deliver,
 // Return or Unreadable ends the loan.
 func (m *Machine) Take(now time.Time) (Loan, bool) {
-	for len(m.shelf.ring) > 0 {
+	for len(m.shelf.ring) > 0 && !m.Shut {
 		p := m.shelf.ring[0]
 		m.shelf.ring = m.shelf.ring[1:]
 		p.inRing = false
