@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,20 +176,50 @@ func (c *actor) post(f func(now time.Time)) {
 func (c *actor) perform(ctx context.Context, a fetch.Action) {
 	switch a := a.(type) {
 	case *fetch.FetchAction:
-		c.cluster.Broker(a.Broker).Start(ctx, a.Req, func(resp kmsg.Response, err error) {
-			r, _ := resp.(*kmsg.FetchResponse)
-			c.post(func(now time.Time) { c.machine.OnFetch(now, a.ID, r, answerError(r == nil, err)) })
-		})
+		c.fetch(ctx, a)
 	case *fetch.ListAction:
 		c.cluster.Broker(a.Broker).Start(ctx, a.Req, func(resp kmsg.Response, err error) {
 			r, _ := resp.(*kmsg.ListOffsetsResponse)
 			c.post(func(now time.Time) { c.machine.OnList(now, a.ID, r, answerError(r == nil, err)) })
+		})
+	case *fetch.EpochAction:
+		c.cluster.Broker(a.Broker).Start(ctx, a.Req, func(resp kmsg.Response, err error) {
+			r, _ := resp.(*kmsg.OffsetForLeaderEpochResponse)
+			c.post(func(now time.Time) { c.machine.OnEpochs(now, a.ID, r, answerError(r == nil, err)) })
 		})
 	case *fetch.LookupAction:
 		c.tasks.Go(func(ctx context.Context) error {
 			c.lookup(ctx, a)
 			return nil
 		})
+	}
+}
+
+// fetch sends a Fetch. A broker that the cluster does not name, such as a new
+// replica, is looked for once.
+func (c *actor) fetch(ctx context.Context, a *fetch.FetchAction) {
+	done := func(resp kmsg.Response, err error) {
+		r, _ := resp.(*kmsg.FetchResponse)
+		c.post(func(now time.Time) { c.machine.OnFetch(now, a.ID, r, answerError(r == nil, err)) })
+	}
+	b := c.cluster.Broker(a.Broker)
+	if slices.ContainsFunc(c.cluster.Brokers(), func(k kafka.Broker) bool { return k.ID == a.Broker }) {
+		b.Start(ctx, a.Req, done)
+		return
+	}
+	c.tasks.Go(func(ctx context.Context) error {
+		done(b.Request(ctx, a.Req))
+		return nil
+	})
+}
+
+// goodbye closes the fetch sessions that brokers keep, without waiting.
+func (c *actor) goodbye() {
+	c.mu.Lock()
+	actions := c.machine.Goodbyes()
+	c.mu.Unlock()
+	for _, a := range actions {
+		c.cluster.Broker(a.Broker).Start(context.Background(), a.Req, func(kmsg.Response, error) {})
 	}
 }
 

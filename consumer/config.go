@@ -109,6 +109,10 @@ type Config struct {
 	Reset             Reset     // auto.offset.reset, for positions outside of the log; zero = nearest
 	NoCRC             bool      // inverse of check.crcs
 
+	// Rack is where the consumer stands (client.rack). With one, a leader may send
+	// it to a replica that is nearer (KIP-392); "" reads from leaders only.
+	Rack string
+
 	// Budget bounds the bytes that were fetched and not yet handed out, together
 	// with those that may be on their way; 0 = 128 MiB. A batch above every limit
 	// is still read.
@@ -181,11 +185,11 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // machine is the part of the configuration that the machine needs.
-func (c *Config) machine() fetch.Config {
+func (c *Config) machine(replicaTime time.Duration) fetch.Config {
 	return fetch.Config{
 		MaxWait: c.MaxWait, MinBytes: c.MinBytes, MaxBytes: c.MaxBytes, PartitionMaxBytes: c.PartitionMaxBytes,
 		Budget: c.Budget, Isolation: fetch.Isolation(c.Isolation), Reset: fetch.Reset(c.Reset),
-		UnknownTimeout: c.UnknownTopicTimeout, RequestTimeout: listTimeout,
+		UnknownTimeout: c.UnknownTopicTimeout, RequestTimeout: listTimeout, Rack: c.Rack, ReplicaTime: replicaTime,
 	}
 }
 

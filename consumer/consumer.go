@@ -28,7 +28,7 @@ func New(c *cluster.Cluster, cfg Config) (*Consumer, error) {
 	n := &Consumer{
 		actor: actor{
 			cluster: c, cfg: cfg, tasks: task.New(context.Background()), watch: c.Watch(),
-			wake: make(chan struct{}, 1), machine: fetch.New(cfg.machine(), c.NewRand()),
+			wake: make(chan struct{}, 1), machine: fetch.New(cfg.machine(c.MetadataMaxAge()), c.NewRand()),
 		},
 		turn:    make(chan struct{}, 1),
 		decoder: fetch.Decoder{NoCRC: cfg.NoCRC, Limit: cfg.MaxBatchBytes},
@@ -44,6 +44,7 @@ func New(c *cluster.Cluster, cfg Config) (*Consumer, error) {
 func (c *Consumer) Close() error {
 	c.tasks.Cancel(cluster.ErrClosed)
 	_ = c.tasks.Wait()
+	c.goodbye()
 	c.watch.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()

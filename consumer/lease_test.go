@@ -20,7 +20,7 @@ func TestG32G38FinishedWorkIsWhatTheUserCameBackFrom(t *testing.T) {
 		w.produceBatches("t", 0, 3, 10)
 		id := tp("t", 0)
 		c := w.consumer(Config{MaxPollRecords: 1})
-		c.grant(map[kafka.TopicPartition]fetch.Start{id: fetch.AtProgress(fetch.Progress{Offset: 2, Epoch: 0})})
+		c.grant(map[kafka.TopicPartition]fetch.Start{id: fetch.AtProgress(fetch.Progress{Offset: 2, Epoch: kafka.NoEpoch})})
 		want := func(step string, o kafka.Offset) {
 			t.Helper()
 			if at := c.finished([]kafka.TopicPartition{id})[id]; at.Offset != o {

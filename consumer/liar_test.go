@@ -241,6 +241,30 @@ func (l *liar) partition(rp kmsg.FetchRequestTopicPartition) kmsg.FetchResponseT
 	return p
 }
 
+// epochs answers for the ends of epochs: nothing is ever truncated.
+func (l *liar) epochs(r *sim.Request) sim.Answer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	resp := r.Response().(*kmsg.OffsetForLeaderEpochResponse)
+	for _, qt := range r.Req.(*kmsg.OffsetForLeaderEpochRequest).Topics {
+		rt := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		rt.Topic = qt.Topic
+		for _, qp := range qt.Partitions {
+			rp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+			rp.Partition, rp.EndOffset = qp.Partition, int64(l.logs[qp.Partition].end)
+			switch l.rng.IntN(6) {
+			case 0:
+				rp.EndOffset = -1
+			case 1:
+				rp.ErrorCode = []int16{6, 74, 75}[l.rng.IntN(3)]
+			}
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return sim.Reply(resp)
+}
+
 // scripted starts a scripted cluster of two brokers and a client of it.
 func scripted(t *testing.T, seed uint64, leaders ...int32) (*sim.Cluster, *cluster.Cluster) {
 	t.Helper()
@@ -287,7 +311,9 @@ func TestWhateverABrokerDoesTheCommittedRecordsComeOnceInOrder(t *testing.T) {
 					n += len(want[p])
 				}
 				for _, b := range s.Brokers() {
-					b.Handle(1, l.fetch)
+					var sessions sim.FetchSessions
+					b.Handle(1, sessions.Handler(l.fetch))
+					b.Handle(23, l.epochs)
 				}
 				cons, err := New(c, Config{MaxPollRecords: 1 + rng.IntN(50), Budget: 1 << 20})
 				if err != nil {

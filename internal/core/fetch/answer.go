@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -18,26 +19,44 @@ func (m *Machine) OnFetch(now time.Time, id uint64, resp *kmsg.FetchResponse, er
 	if b == nil {
 		return
 	}
-	r := b.fetch
+	a := answer{m: m, now: now, b: b, r: b.fetch, resp: resp, frame: &frame{}}
 	b.fetch = nil
-	m.reserved -= r.reserved
-	if err == nil && resp.ErrorCode != 0 && retry.Of(resp.ErrorCode) != retry.ResetSession {
-		err = &kafka.OpError{Op: "fetch", Broker: b.id, Partition: -1, Err: kafka.CodeError(resp.ErrorCode, nil)}
-	}
-	if err != nil {
-		m.brokerFailed(now, b, r, err)
-	} else {
+	m.reserved -= a.r.reserved
+	switch {
+	case err != nil:
+		a.failed(err)
+	case retry.Of(resp.ErrorCode) == retry.ResetSession:
+		a.noSession()
+	case resp.ErrorCode != 0:
+		a.failed(&kafka.OpError{Op: "fetch", Broker: b.id, Partition: -1, Err: kafka.CodeError(resp.ErrorCode, nil)})
+	default:
 		b.answered()
-		a := answer{m: m, now: now, b: b, r: r, resp: resp, frame: &frame{}}
+		b.session.accepted(now, a.r.session, resp)
 		a.take()
 		a.pace()
 	}
-	for _, p := range r.parts {
+	for _, p := range a.r.parts {
 		if p.fetch.id == id {
 			p.fetch = ask{}
 		}
+		p.ask(now)
 	}
 	m.tidy()
+}
+
+// failed is for a Fetch without a useful answer.
+func (a *answer) failed(err error) {
+	a.b.session.end()
+	a.m.brokerFailed(a.now, a.b, a.r, err)
+}
+
+// noSession is for a broker that does not know the session. The full request
+// that follows goes out at once, but the broker may refuse that too.
+func (a *answer) noSession() {
+	a.b.answered()
+	a.b.session.failed(a.now, a.resp.ErrorCode)
+	a.moved = a.r.session == sessionGoes
+	a.pace()
 }
 
 // answer is one Fetch answer while it is taken in.
@@ -71,15 +90,35 @@ func (a *answer) take() {
 		for j := range rt.Partitions {
 			rp := &rt.Partitions[j]
 			a.frame.bytes += int64(len(rp.RecordBatches))
-			if t == nil {
-				a.m.Counters.Unasked++
+			var p *part
+			if t != nil {
+				p = t.part(rp.Partition)
+			}
+			if p == nil || p.fetch.id != a.r.id {
+				a.unasked(rt, byID, rp.Partition)
 				continue
 			}
-			a.partition(t.part(rp.Partition), rp)
+			a.partition(p, rp)
 		}
 	}
 	if a.frame.refs > 0 {
 		a.m.shelf.used += a.frame.bytes
+	}
+	if a.r.session == sessionOpens && !onlyThrottle(a.resp) && slices.ContainsFunc(a.r.parts, a.missing) {
+		a.b.session.end()
+	}
+}
+
+// missing reports whether a full answer left a partition out: the broker's
+// session does not have it then.
+func (a *answer) missing(p *part) bool { return p.fetch.id == a.r.id && a.m.part(p.tp) == p }
+
+// unasked is for a partition that nobody waits for. If the broker was never
+// asked for it, its session is not this one.
+func (a *answer) unasked(rt *kmsg.FetchResponseTopic, byID bool, partition int32) {
+	a.m.Counters.Unasked++
+	if !a.b.session.holds(rt, byID, partition) {
+		a.b.session.end()
 	}
 }
 
@@ -93,17 +132,13 @@ func (a *answer) topic(rt *kmsg.FetchResponseTopic, byID bool) *topic {
 
 func (a *answer) partition(p *part, rp *kmsg.FetchResponseTopicPartition) {
 	m := a.m
-	switch {
-	case p == nil || p.fetch.id != a.r.id:
-		m.Counters.Unasked++
-		return
-	case p.fetch.gen != p.gen || p.fetch.offset != p.next:
-		p.fetch = ask{}
+	current := p.fetch.gen == p.gen && p.fetch.offset == p.next
+	p.fetch = ask{}
+	if !current {
 		m.Counters.Outdated++
 		a.moved = true // not the broker's fault: it is asked anew at once
 		return
 	}
-	p.fetch = ask{}
 	if rp.ErrorCode == codeCorrupt {
 		a.moved = true
 		a.corrupt(p)
@@ -112,6 +147,9 @@ func (a *answer) partition(p *part, rp *kmsg.FetchResponseTopicPartition) {
 	if rp.ErrorCode != 0 {
 		a.moved = true
 		a.hint(p, rp)
+		if leaves(rp.ErrorCode) && p.shun(a.now, a.b.id) {
+			return
+		}
 		m.onCode(a.now, p, "fetch", rp.ErrorCode)
 		return
 	}
@@ -123,10 +161,20 @@ func (a *answer) partition(p *part, rp *kmsg.FetchResponseTopicPartition) {
 	if len(rp.RecordBatches) > 0 {
 		a.b.served = p.tp
 	}
+	if d := kafka.Offset(rp.DivergingEpoch.EndOffset); d >= 0 && d < p.next {
+		a.moved = true
+		m.truncated(p, d)
+		return
+	}
 	before := p.next
-	w := walk{a: a, p: p, cursor: p.next}
+	w := walk{a: a, p: p, cursor: p.next, epoch: p.tail}
 	w.batches(rp)
-	p.next = w.cursor
+	p.next, p.tail = w.cursor, w.epoch
+	if rp.PreferredReadReplica >= 0 && m.cfg.Rack != "" {
+		p.prefer(kafka.NodeID(rp.PreferredReadReplica), a.now.Add(m.cfg.ReplicaTime))
+		m.broker(p.source())
+		a.moved = true // it is asked next
+	}
 	if p.next > before || w.stopped {
 		p.attempt, p.limit = 0, 0
 		a.moved = true

@@ -68,8 +68,9 @@ func (m *Machine) begin(p *part, at Start) {
 	m.shelf.drop(p)
 	p.cut++
 	p.lent, p.held, p.owes = false, 0, false
-	p.corrupt, p.last = -1, at.epoch
+	p.corrupt, p.last = -1, at.past()
 	p.attempt, p.limit = 0, 0
+	p.tail, p.vetting = at.past(), vetting{passed: -1}
 	if at.kind == startPending {
 		p.state, p.position, p.next = statePending, -1, -1
 		return
@@ -81,6 +82,7 @@ func (m *Machine) begin(p *part, at Start) {
 		return
 	}
 	p.moveTo(kafka.Offset(at.at))
+	p.vet()
 }
 
 // Pause stops fetching and handing out of a partition, or lets it go on. What

@@ -75,11 +75,11 @@ const (
 )
 
 // Earliest starts at the first offset of the log.
-func Earliest() Start { return Start{epoch: kafka.NoEpoch} }
+func Earliest() Start { return Start{} }
 
 // Latest starts behind the last record: with [ReadCommitted] at the last stable
 // offset.
-func Latest() Start { return Start{kind: startLatest, epoch: kafka.NoEpoch} }
+func Latest() Start { return Start{kind: startLatest} }
 
 // AtOffset starts at offset o. A negative one is the beginning of the log.
 func AtOffset(o kafka.Offset) Start { return AtProgress(Progress{Offset: o, Epoch: kafka.NoEpoch}) }
@@ -99,7 +99,15 @@ func AtTime(t kafka.Timestamp) Start {
 	if t < 0 {
 		return Earliest()
 	}
-	return Start{kind: startTime, at: int64(t), epoch: kafka.NoEpoch}
+	return Start{kind: startTime, at: int64(t)}
+}
+
+// past is the epoch of what is before the start, kafka.NoEpoch if not known.
+func (s Start) past() kafka.LeaderEpoch {
+	if s.kind != startOffset {
+		return kafka.NoEpoch
+	}
+	return s.epoch
 }
 
 // timestamp is what to ask ListOffsets for; ok is false for a plain offset.
@@ -116,7 +124,8 @@ func (s Start) timestamp() (ts kafka.Timestamp, ok bool) {
 	}
 }
 
-// Config is what a Machine is made with. Every field must be set but Retry.
+// Config is what a Machine is made with. Every field must be set but
+// Rack, ReplicaTime and Retry.
 type Config struct {
 	MaxWait           time.Duration // fetch.max.wait.ms
 	MinBytes          int32         // fetch.min.bytes
@@ -127,5 +136,7 @@ type Config struct {
 	Reset             Reset         // auto.offset.reset
 	UnknownTimeout    time.Duration // how long a topic once seen may be unknown to a broker
 	RequestTimeout    time.Duration // request.timeout.ms, told to brokers in ListOffsets
+	Rack              string        // client.rack; with one a replica may be read from (KIP-392)
+	ReplicaTime       time.Duration // after which the leader is asked again
 	Retry             retry.Backoff
 }

@@ -189,11 +189,14 @@ func (m *Machine) backOff(now time.Time, p *part) {
 func (m *Machine) onCode(now time.Time, p *part, op string, code int16) {
 	switch retry.Of(code) {
 	case retry.ResetPosition:
-		if p.state == stateReading {
+		switch {
+		case p.state != stateReading:
+			m.backOff(now, p)
+		case p.tail != kafka.NoEpoch && p.vetting.passed != p.next: // epochs tell better than ends (F33)
+			p.vetting = vetting{wanted: true, drained: true, passed: -1}
+		default:
 			p.startReset(m.cfg.Reset)
-			return
 		}
-		m.backOff(now, p)
 	case retry.Retry, retry.ResetSession:
 		m.backOff(now, p)
 	case retry.RefreshMetadata:
@@ -212,6 +215,8 @@ const (
 	codeCorrupt        = 2
 	codeUnknownTopicID = 100
 	codeInconsistentID = 103
+	codeSessionUnknown = 70
+	codeSessionTopicID = 106
 )
 
 // unknownTooLong bounds the time for which a broker may not know a partition.
@@ -231,7 +236,7 @@ func (m *Machine) brokerFailed(now time.Time, b *broker, r *request, err error) 
 	b.attempt++
 	b.retryAt = now.Add(m.cfg.Retry.Delay(b.attempt, m.rng))
 	for _, p := range r.parts {
-		if p.leader == b.id && p.state != stateFailed {
+		if !p.shun(now, b.id) && p.leader == b.id && p.state != stateFailed {
 			p.stale = true
 		}
 	}

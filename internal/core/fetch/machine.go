@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -20,11 +19,10 @@ type Machine struct {
 	rng    *rand.Rand
 	roster // what is assigned and who leads it
 	ledger
+	desk
 	shelf    shelf
-	news     News
-	reserved int64  // byte limits of fetches that are out
-	lastID   uint64 // of requests
-	queued   []Action
+	reserved int64                 // byte limits of fetches that are out
+	lastID   uint64                // of requests
 	inflate  compress.Decompressor // for control batches
 }
 
@@ -36,47 +34,13 @@ type Counters struct {
 	Aborted  int64 // batches of aborted transactions
 }
 
-// Position is a position that was moved by the reset policy (F34).
-type Position struct {
-	kafka.TopicPartition
-	Old, New kafka.Offset
-	Reason   error
-}
-
-// News is what has to be told to the user.
-type News struct {
-	Err      error      // a [*kafka.OpError] for each partition that failed, joined if several
-	Resets   []Position // what the reset policy did
-	failures []Failure
-	errs     []error
-}
-
-func (n *News) report(p *part, op string, err error) {
-	n.errs = append(n.errs, &kafka.OpError{
-		Op: op, Broker: p.leader, Topic: p.tp.Topic, Partition: p.tp.Partition, Err: err,
-	})
-}
-
-// Tell adds an error that the driver has for the user.
-func (m *Machine) Tell(err error) { m.news.errs = append(m.news.errs, err) }
-
-// empty reports whether the user would be told nothing.
-func (n *News) empty() bool { return len(n.errs) == 0 && len(n.Resets) == 0 }
-
-// Failure is a request to a broker that failed as a whole. Of a broker that
-// goes on failing the first is told; its partitions are asked for again, with
-// backoff, wherever they are led.
-type Failure struct {
-	Broker kafka.NodeID
-	Err    error
-}
-
 // Action is something for the driver to do: [*FetchAction], [*ListAction],
-// [*LookupAction] or [*HintAction].
+// [*EpochAction], [*LookupAction] or [*HintAction].
 type Action interface{ action() }
 
 // FetchAction is a Fetch to send; its answer goes to OnFetch. The request is
-// the driver's.
+// the driver's. With ID 0 it closes a session, and nothing is done with its
+// answer.
 type FetchAction struct {
 	ID     uint64
 	Broker kafka.NodeID
@@ -88,6 +52,13 @@ type ListAction struct {
 	ID     uint64
 	Broker kafka.NodeID
 	Req    *kmsg.ListOffsetsRequest
+}
+
+// EpochAction is an OffsetForLeaderEpoch to send; its answer goes to OnEpochs.
+type EpochAction struct {
+	ID     uint64
+	Broker kafka.NodeID
+	Req    *kmsg.OffsetForLeaderEpochRequest
 }
 
 // LookupAction asks for metadata of a topic, for OnTopic or OnTopicError. The
@@ -108,6 +79,7 @@ type HintAction struct {
 
 func (*FetchAction) action()  {}
 func (*ListAction) action()   {}
+func (*EpochAction) action()  {}
 func (*LookupAction) action() {}
 func (*HintAction) action()   {}
 
@@ -138,6 +110,9 @@ func (m *Machine) Next(now time.Time) (Action, bool) {
 		if a := p.list(); a != nil {
 			return a, true
 		}
+		if a := p.vet(); a != nil {
+			return a, true
+		}
 		if a := p.fetch(); a != nil {
 			return a, true
 		}
@@ -160,7 +135,7 @@ func (m *Machine) Deadline(now time.Time) time.Time {
 			at(t.retryAt)
 		}
 		for _, p := range t.parts {
-			if p.readable() || p.wantsList() {
+			if p.readable() || p.wantsList() || p.wantsVet() {
 				at(p.retryAt)
 			}
 		}
@@ -190,26 +165,4 @@ func (m *Machine) fail(p *part, op string, err error) {
 	p.invalidate()
 	m.shelf.drop(p)
 	m.news.report(p, op, err)
-}
-
-// News hands out what has to be told, oldest first, and forgets it.
-func (m *Machine) News() News {
-	n := m.news
-	m.news = News{failures: n.failures}
-	switch len(n.errs) {
-	case 0:
-	case 1:
-		n.Err = n.errs[0]
-	default:
-		n.Err = errors.Join(n.errs...)
-	}
-	n.errs, n.failures = nil, nil
-	return n
-}
-
-// Failures hands out the failures of brokers since the last call.
-func (m *Machine) Failures() []Failure {
-	fs := m.news.failures
-	m.news.failures = nil
-	return fs
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
 
+	"github.com/ottla/ottla/internal/sim"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/record"
 )
@@ -67,6 +68,16 @@ type model struct {
 	paused map[int32]bool
 	leader map[int32]kafka.NodeID
 	ranged *Loan // a range is in the middle of it
+
+	sessions map[kafka.NodeID]*sim.FetchSessions
+}
+
+// broker keeps the sessions of one broker; at times it grants none.
+func (m *model) broker(id kafka.NodeID) *sim.FetchSessions {
+	if m.sessions[id] == nil {
+		m.sessions[id] = &sim.FetchSessions{Refuse: func() bool { return rapid.IntRange(0, 9).Draw(m.t, "refuse") == 0 }}
+	}
+	return m.sessions[id]
 }
 
 func (m *model) end(p int32) kafka.Offset {
@@ -132,16 +143,77 @@ func (m *model) answer() {
 	if !ok {
 		return
 	}
-	switch rapid.IntRange(0, 9).Draw(m.t, "outcome") {
-	case 0:
+	b := m.broker(f.Broker)
+	outcome := rapid.IntRange(0, 11).Draw(m.t, "outcome")
+	if outcome == 0 { // lost on the way
 		m.r.m.OnFetch(m.r.now, f.ID, nil, io.EOF)
-	default:
-		var parts []partAnswer
-		for _, rp := range f.Req.Topics[0].Partitions {
-			parts = append(parts, m.serve(rp))
-		}
-		m.r.m.OnFetch(m.r.now, f.ID, fetchAnswer("t", parts...), nil)
+		m.r.step()
+		return
 	}
+	if outcome == 1 { // the broker forgets, as after a restart
+		*b = sim.FetchSessions{}
+	}
+	id, full, code := b.Expand(f.Req)
+	if faults := b.Faults(); len(faults) > 0 {
+		m.t.Fatal(faults)
+	}
+	if code != 0 && outcome != 1 && f.Req.SessionEpoch <= 0 || code == 71 {
+		m.t.Fatalf("code %d to a request of session %d, epoch %d", code, f.Req.SessionID, f.Req.SessionEpoch)
+	}
+	resp := fetchAnswer("t")
+	resp.Topics = nil
+	if resp.ErrorCode = code; code == 0 {
+		var parts []partAnswer
+		for _, rt := range full.Topics {
+			for _, rp := range rt.Partitions {
+				m.meant(f, rp)
+				parts = append(parts, m.serve(rp))
+			}
+		}
+		resp = fetchAnswer("t", parts...)
+		b.Finish(id, f.Req, resp)
+	}
+	if outcome == 2 { // the answer is lost, the broker's session went on
+		m.r.m.OnFetch(m.r.now, f.ID, nil, io.EOF)
+	} else {
+		m.r.m.OnFetch(m.r.now, f.ID, resp, nil)
+	}
+	m.r.step()
+}
+
+// meant checks that what the broker believes it was asked for is what the
+// machine asked, or has given up since.
+func (m *model) meant(f *FetchAction, rp kmsg.FetchRequestTopicPartition) {
+	p := m.r.m.part(tp("t", rp.Partition))
+	if p != nil && p.fetch.id == f.ID && p.fetch.offset != kafka.Offset(rp.FetchOffset) {
+		m.t.Fatalf("the broker reads partition %d from %d, the machine means %d", rp.Partition, rp.FetchOffset, p.fetch.offset)
+	}
+}
+
+// vet answers a question for the end of an epoch. Nothing is ever truncated.
+func (m *model) vet() {
+	a, ok := maybe[*EpochAction](m.r)
+	if !ok {
+		return
+	}
+	resp := kmsg.NewPtrOffsetForLeaderEpochResponse()
+	rt := kmsg.NewOffsetForLeaderEpochResponseTopic()
+	rt.Topic = "t"
+	for _, q := range a.Req.Topics[0].Partitions {
+		rp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+		rp.Partition = q.Partition
+		switch rapid.IntRange(0, 4).Draw(m.t, "epoch") {
+		case 0:
+			rp.ErrorCode = rapid.SampledFrom([]int16{6, 74, 75, 29}).Draw(m.t, "code")
+		case 1:
+			rp.EndOffset = -1
+		default:
+			rp.EndOffset = int64(m.end(q.Partition))
+		}
+		rt.Partitions = append(rt.Partitions, rp)
+	}
+	resp.Topics = append(resp.Topics, rt)
+	m.r.m.OnEpochs(m.r.now, a.ID, resp, nil)
 	m.r.step()
 }
 
@@ -259,6 +331,7 @@ func TestF7F14F15F47AnyScriptHandsEverythingOutOnceAndInOrder(t *testing.T) {
 		m := &model{
 			t: rt, r: newRig(t, cfg), logs: map[int32][]modelEntry{}, aborts: map[int32][][3]int64{},
 			expect: map[int32]kafka.Offset{}, paused: map[int32]bool{}, leader: map[int32]kafka.NodeID{0: 1, 1: 2},
+			sessions: map[kafka.NodeID]*sim.FetchSessions{},
 		}
 		for p := range int32(2) {
 			m.logs[p], m.aborts[p] = modelTopic(rt, fmt.Sprint("log ", p))
@@ -268,6 +341,7 @@ func TestF7F14F15F47AnyScriptHandsEverythingOutOnceAndInOrder(t *testing.T) {
 			"answer": func(*rapid.T) { m.answer() }, "answer again": func(*rapid.T) { m.answer() },
 			"poll": func(*rapid.T) { m.poll() }, "poll again": func(*rapid.T) { m.poll() },
 			"enter": func(*rapid.T) { m.enter() }, "leave": func(*rapid.T) { m.leave() },
+			"vet":    func(*rapid.T) { m.vet() },
 			"lookup": func(*rapid.T) { m.lookup() }, "pass": func(*rapid.T) { m.pass() },
 			"seek": func(*rapid.T) { m.seek() }, "pause": func(*rapid.T) { m.pause() },
 			"reassign": func(*rapid.T) { m.reassign() }, "move": func(*rapid.T) { m.move() },
@@ -299,6 +373,7 @@ func (m *model) finish() {
 			m.t.Fatalf("%d partitions come to no end: %v", left, m.expect)
 		}
 		m.lookup()
+		m.vet()
 		m.answer()
 		m.poll()
 		m.pass()

@@ -38,29 +38,44 @@ type part struct {
 	list  listing
 
 	lead
-	gen    uint64 // raised by seek, revoke, reset and leader change (F7)
-	cut    uint64 // raised when what was taken must not be handed out any more
-	fetch  ask    // the Fetch that is out
-	listed ask    // the ListOffsets that is out
+	gen     uint64 // raised by seek, revoke, reset and leader change (F7)
+	cut     uint64 // raised when what was taken must not be handed out any more
+	fetch   ask    // the Fetch that is out
+	listed  ask    // the ListOffsets that is out
+	vetting vetting
 
-	position kafka.Offset // next offset to hand out
-	next     kafka.Offset // next offset to fetch: behind all of queue
-	last     kafka.LeaderEpoch
-	limit    int32 // byte limit of the next fetch, 0 = the configured one
+	position kafka.Offset      // next offset to hand out
+	next     kafka.Offset      // next offset to fetch: behind all of queue
+	last     kafka.LeaderEpoch // of the last batch before position
+	tail     kafka.LeaderEpoch // of the last batch before next
+	limit    int32             // byte limit of the next fetch, 0 = the configured one
 
 	stock
 	patience
-	paused   bool
-	withheld bool // until it is removed
-	log      Log
-	corrupt  kafka.Offset // the batch here was corrupt once, -1 if none
+	halt
+	log     Log
+	corrupt kafka.Offset // the batch here was corrupt once, -1 if none
 }
 
-// lead says who leads a partition.
+// halt is what keeps a partition from being fetched and handed out.
+type halt struct {
+	paused   bool
+	withheld bool // until it is removed
+}
+
+// lead says who leads a partition, and who serves it.
 type lead struct {
-	leader kafka.NodeID      // kafka.NoNode if not known
-	epoch  kafka.LeaderEpoch // of leader
-	stale  bool              // a broker refused: metadata must be read again first
+	leader  kafka.NodeID      // kafka.NoNode if not known
+	epoch   kafka.LeaderEpoch // of leader
+	stale   bool              // a broker refused: metadata must be read again first
+	replica kafka.NodeID      // read from in place of the leader, kafka.NoNode if none
+	until   time.Time         // of replica: then the leader is asked again
+	shunned time.Time         // no replica is taken before
+}
+
+// ledBy is a partition's new leader.
+func ledBy(leader kafka.NodeID, epoch kafka.LeaderEpoch) lead {
+	return lead{leader: leader, epoch: epoch, replica: kafka.NoNode}
 }
 
 // stock is what was fetched of a partition.
@@ -126,13 +141,15 @@ func (p *part) ready() bool {
 // readable reports whether a Fetch may name the partition, apart from byte
 // limits and backoff.
 func (p *part) readable() bool {
-	return p.state == stateReading && !p.paused && !p.withheld && !p.stale && p.leader != kafka.NoNode && !p.stuck()
+	return p.state == stateReading && !p.paused && !p.withheld && !p.stale && p.leader != kafka.NoNode && !p.stuck() &&
+		!p.vetting.wanted
 }
 
 // soon reports whether the leader or the position of p is being asked for, so
 // that a Fetch without it should not wait for long.
 func (p *part) soon() bool {
-	return !p.paused && !p.withheld && p.state != stateFailed && p.state != statePending && (p.stale || p.leader == kafka.NoNode || p.state == stateListing) &&
+	asked := p.stale || p.leader == kafka.NoNode || p.state == stateListing || p.vetting.wanted
+	return asked && !p.paused && !p.withheld && p.state != stateFailed && p.state != statePending &&
 		p.attempt < patientAfter && p.topic.attempt < patientAfter
 }
 
@@ -149,7 +166,7 @@ func (p *part) wantsList() bool {
 // invalidate makes answers that are on their way void.
 func (p *part) invalidate() {
 	p.gen++
-	p.listed = ask{}
+	p.listed, p.vetting.asked = ask{}, ask{}
 }
 
 // startReset begins to look for a place to go on, as the broker says that the
@@ -166,7 +183,7 @@ func (p *part) startReset(policy Reset) {
 // moveTo sets the position; nothing may be queued.
 func (p *part) moveTo(o kafka.Offset) {
 	p.state = stateReading
-	p.position, p.next = o, o
+	p.position, p.next, p.tail = o, o, p.last
 }
 
 func (p *part) waits(now time.Time) bool { return now.Before(p.retryAt) }

@@ -39,7 +39,7 @@ func (pl plan) candidates() candidates {
 		switch {
 		case p.soon():
 			c.brief = true
-		case p.leader != pl.b.id || !p.readable():
+		case p.source() != pl.b.id || !p.readable():
 		case p.waits(pl.now):
 			if c.later.IsZero() || p.retryAt.Before(c.later) {
 				c.later = p.retryAt
@@ -98,11 +98,7 @@ func (pl plan) fetch() *FetchAction {
 	}
 	pl.b.fetch = r
 	m.reserved += room
-	a := &FetchAction{ID: r.id, Broker: pl.b.id, Req: m.cfg.fetchRequest(r)}
-	for _, p := range r.parts {
-		p.fetch = ask{id: r.id, gen: p.gen, offset: p.next}
-	}
-	return a
+	return &FetchAction{ID: r.id, Broker: pl.b.id, Req: pl.request(r)}
 }
 
 // wait is how long the broker may hold the Fetch back.
@@ -116,17 +112,24 @@ func (c *candidates) wait(now time.Time, longest time.Duration) time.Duration {
 	return longest
 }
 
-func (c *Config) fetchRequest(r *request) *kmsg.FetchRequest {
+// request builds a Fetch: of a session it names what changed.
+func (pl plan) request(r *request) *kmsg.FetchRequest {
+	c, s := &pl.m.cfg, &pl.b.session
 	req := kmsg.NewPtrFetchRequest()
 	req.ReplicaID = -1
 	req.MaxWaitMillis = int32(r.wait.Milliseconds())
 	req.MinBytes = c.MinBytes
 	req.MaxBytes = int32(r.reserved)
 	req.IsolationLevel = c.Isolation.wire()
-	req.SessionID, req.SessionEpoch = 0, -1 // no session (KIP-227)
-	req.Rack = ""                           // with a rack the leader may send us to a follower (KIP-392)
+	req.Rack = pl.rack(r.parts)
+	r.session = s.begin(pl.now, req, r.parts)
 	var last *topic
 	for _, p := range r.parts {
+		p.fetch = ask{id: r.id, gen: p.gen, offset: p.next}
+		limit := max(c.PartitionMaxBytes, p.limit)
+		if !s.changed(p, limit, r.id) {
+			continue
+		}
 		if p.topic != last {
 			last = p.topic
 			t := kmsg.NewFetchRequestTopic()
@@ -138,9 +141,10 @@ func (c *Config) fetchRequest(r *request) *kmsg.FetchRequest {
 		rp.Partition = p.tp.Partition
 		rp.FetchOffset = int64(p.next)
 		rp.CurrentLeaderEpoch = int32(p.epoch)
-		rp.PartitionMaxBytes = max(c.PartitionMaxBytes, p.limit)
+		rp.PartitionMaxBytes = limit
 		t.Partitions = append(t.Partitions, rp)
 	}
+	req.ForgottenTopics = s.forgotten(r.id)
 	return req
 }
 
@@ -174,7 +178,7 @@ func (pl plan) dropPaused() bool {
 		if p.paused && len(p.queue) > 0 && !p.lent && p.state == stateReading {
 			p.invalidate()
 			m.shelf.drop(p)
-			p.next = p.position
+			p.next, p.tail = p.position, p.last
 		}
 	})
 	return m.shelf.used < before

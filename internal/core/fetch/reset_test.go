@@ -188,6 +188,15 @@ func TestF33AResetAsksWithoutRegardToOpenTransactions(t *testing.T) {
 	}
 }
 
+// outOfRangeAgain lets a position, whose epoch is known, be compared with the
+// leader's log first: that knows of no truncation, and the position is refused
+// once more.
+func (r *rig) outOfRangeAgain() {
+	r.t.Helper()
+	r.vetted(1000, 0)
+	r.answer("t", partAnswer{code: 1})
+}
+
 func TestF32AResetWaitsForWhatWasReadBefore(t *testing.T) {
 	r := reading(t, testConfig(), 50)
 	r.answer("t", partAnswer{hw: 60, lso: 60, data: batches(data(50, 54))})
@@ -196,6 +205,7 @@ func TestF32AResetWaitsForWhatWasReadBefore(t *testing.T) {
 		t.Fatal("the reset began before data in front of it was handed out")
 	}
 	wantOffsets(t, r.offsets(), 50, 51, 52, 53, 54)
+	r.outOfRangeAgain()
 	r.listed(80, 0)
 	if rs := r.m.News().Resets; len(rs) != 1 || rs[0].Old != 55 {
 		t.Errorf("%+v", rs)
@@ -222,6 +232,7 @@ func TestF32F47AResetWaitsUntilBatchesHaveReachedTheUser(t *testing.T) {
 			t.Error("nobody is told that the reset may go on")
 		}
 		r.step()
+		r.outOfRangeAgain()
 		r.listed(80, 0)
 		if !l.Current() {
 			t.Error("the reset revoked what was handed out before it")
@@ -246,6 +257,7 @@ func TestF32F47AResetWaitsUntilBatchesHaveReachedTheUser(t *testing.T) {
 		}
 		r.m.Return(l, 55, 55)
 		r.step()
+		r.outOfRangeAgain()
 		r.listed(80, 0)
 		if rs := r.m.News().Resets; len(rs) != 1 || rs[0].Old != 55 {
 			t.Errorf("%+v", rs)

@@ -169,6 +169,8 @@ type partAnswer struct {
 	aborted []kmsg.FetchResponseTopicPartitionAbortedTransaction
 	data    []byte
 	leader  kafka.NodeID // with epoch: a hint
+	replica kafka.NodeID // the preferred one, above 0
+	diverge kafka.Offset // where the log parted, above 0
 	epoch   kafka.LeaderEpoch
 }
 
@@ -194,10 +196,36 @@ func fetchAnswer(topic string, parts ...partAnswer) *kmsg.FetchResponse {
 		if p.epoch > 0 {
 			rp.CurrentLeader.LeaderID, rp.CurrentLeader.LeaderEpoch = int32(p.leader), int32(p.epoch)
 		}
+		if p.replica > 0 {
+			rp.PreferredReadReplica = int32(p.replica)
+		}
+		if p.diverge > 0 {
+			rp.DivergingEpoch.Epoch, rp.DivergingEpoch.EndOffset = 0, int64(p.diverge)
+		}
 		t.Partitions = append(t.Partitions, rp)
 	}
 	resp.Topics = append(resp.Topics, t)
 	return resp
+}
+
+func epochResponse(tp kafka.TopicPartition, end kafka.Offset, code int16) *kmsg.OffsetForLeaderEpochResponse {
+	resp := kmsg.NewPtrOffsetForLeaderEpochResponse()
+	rt := kmsg.NewOffsetForLeaderEpochResponseTopic()
+	rt.Topic = tp.Topic
+	rp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+	rp.Partition, rp.EndOffset, rp.ErrorCode = tp.Partition, int64(end), code
+	rt.Partitions = append(rt.Partitions, rp)
+	resp.Topics = append(resp.Topics, rt)
+	return resp
+}
+
+// vetted answers the question that is out for partition 0 of t.
+func (r *rig) vetted(end kafka.Offset, code int16) kmsg.OffsetForLeaderEpochRequestTopicPartition {
+	r.t.Helper()
+	a := take[*EpochAction](r)
+	r.m.OnEpochs(r.now, a.ID, epochResponse(tp0, end, code), nil)
+	r.step()
+	return a.Req.Topics[0].Partitions[0]
 }
 
 // answer answers the Fetch that is out to any broker.

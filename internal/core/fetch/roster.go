@@ -15,6 +15,7 @@ type roster struct {
 	parts   int // assigned partitions
 	brokers map[kafka.NodeID]*broker
 	ids     []kafka.NodeID // of brokers, sorted
+	queued  []Action       // to be asked for next
 }
 
 func newRoster() roster {
@@ -24,8 +25,10 @@ func newRoster() roster {
 // broker is what the Machine knows of one broker.
 type broker struct {
 	id      kafka.NodeID
-	fetch   *request             // the Fetch that is out
-	list    *request             // the ListOffsets that is out
+	fetch   *request // the Fetch that is out
+	list    *request // the ListOffsets that is out
+	vet     *request // the OffsetForLeaderEpoch that is out
+	session session
 	served  kafka.TopicPartition // the last one that an answer had data of (F5)
 	attempt int                  // failures in a row
 	empty   int                  // answers in a row that brought nothing and came early
@@ -37,6 +40,7 @@ type broker struct {
 type request struct {
 	id       uint64
 	parts    []*part
+	session  sessionUse
 	reserved int64
 	sent     time.Time
 	wait     time.Duration
@@ -73,7 +77,7 @@ func (r *roster) add(tp kafka.TopicPartition) (p *part, isNew bool) {
 	if ok {
 		return t.parts[i], false
 	}
-	p = &part{tp: tp, topic: t, lead: lead{leader: kafka.NoNode, epoch: kafka.NoEpoch}, log: unknownLog}
+	p = &part{tp: tp, topic: t, lead: ledBy(kafka.NoNode, kafka.NoEpoch), log: unknownLog}
 	t.parts = slices.Insert(t.parts, i, p)
 	r.parts++
 	return p, true
@@ -95,7 +99,7 @@ func (r *roster) remove(p *part) {
 func (r *roster) broker(id kafka.NodeID) *broker {
 	b := r.brokers[id]
 	if b == nil {
-		b = &broker{id: id}
+		b = &broker{id: id, session: session{asked: map[kafka.TopicPartition]asked{}}}
 		r.brokers[id] = b
 		i, _ := slices.BinarySearch(r.ids, id)
 		r.ids = slices.Insert(r.ids, i, id)
@@ -113,16 +117,30 @@ func (r *roster) asker(id uint64, kind func(*broker) *request) *broker {
 	return nil
 }
 
-// tidy forgets brokers that lead nothing here and owe no answer.
+// tidy forgets brokers that serve nothing here and owe no answer.
 func (r *roster) tidy() {
-	leads := map[kafka.NodeID]bool{}
-	r.each(func(p *part) { leads[p.leader] = p.leader != kafka.NoNode })
+	serves := map[kafka.NodeID]bool{}
+	r.each(func(p *part) { serves[p.leader], serves[p.replica] = true, true })
 	r.ids = slices.DeleteFunc(r.ids, func(id kafka.NodeID) bool {
 		b := r.brokers[id]
-		idle := !leads[id] && b.fetch == nil && b.list == nil
+		idle := !serves[id] && b.fetch == nil && b.list == nil && b.vet == nil
 		if idle {
+			if a := b.goodbye(); a != nil {
+				r.queued = append(r.queued, a)
+			}
 			delete(r.brokers, id)
 		}
 		return idle
 	})
+}
+
+// Goodbyes are the requests that close all fetch sessions, for a driver that
+// ends. Nothing waits for their answers.
+func (r *roster) Goodbyes() (out []*FetchAction) {
+	for _, id := range r.ids {
+		if a := r.brokers[id].goodbye(); a != nil {
+			out = append(out, a)
+		}
+	}
+	return out
 }

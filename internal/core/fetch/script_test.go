@@ -21,12 +21,14 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 // Transcripts: each line that begins with > is a command, the lines behind it
 // are what the machine asked for, handed out and told. -update rewrites them.
 //
-//	> assign t-0=earliest t-1=@5       > topic t 1 2          leaders
+//	> assign t-0=earliest t-1=@5       > topic t 1 2 epoch=5  leaders
 //	> topicerr t 3                     > wait                 to the deadline
 //	> fetch 1 t-0 hw=9 lso=9 aborted=7@0 data=0-3,tx7:4-5,abort7@6
 //	> fetcherr 1                       > list 1 t-0=42 code=0
 //	> seek t-0=latest                  > pause t-0            > resume t-0
 //	> remove t-0                       > poll
+//	> epochs 1 t-0=80 code=0           > fetch 1 t-0 session=7 also=t-1 replica=2
+//	> fetch 1 - session=7              > fetch 1 - error=70
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -59,10 +61,11 @@ type script struct {
 	began  time.Time
 	fetchs map[string]*FetchAction // by broker
 	lists  map[string]*ListAction
+	vets   map[string]*EpochAction
 }
 
 func play(t *testing.T, text string) []byte {
-	s := &script{rig: newRig(t, testConfig()), fetchs: map[string]*FetchAction{}, lists: map[string]*ListAction{}}
+	s := &script{rig: newRig(t, testConfig()), fetchs: map[string]*FetchAction{}, lists: map[string]*ListAction{}, vets: map[string]*EpochAction{}}
 	s.began, s.takeHints = s.now, true
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
@@ -92,17 +95,30 @@ func (s *script) command(name string, args []string) {
 	case "topic":
 		var leaders []kafka.NodeID
 		for _, a := range args[1:] {
-			leaders = append(leaders, kafka.NodeID(s.number(a)))
+			if !strings.HasPrefix(a, "epoch=") {
+				leaders = append(leaders, kafka.NodeID(s.number(a)))
+			}
 		}
-		s.m.OnTopic(s.now, args[0], info(args[0], leaders...))
+		ti := info(args[0], leaders...)
+		for i := range ti.Partitions {
+			if e := s.option(args, "epoch"); e > 0 {
+				ti.Partitions[i].Epoch = kafka.LeaderEpoch(e)
+			}
+		}
+		s.m.OnTopic(s.now, args[0], ti)
 	case "topicerr":
 		code := int16(s.number(args[1]))
 		s.m.OnTopicError(s.now, args[0], code, kafka.CodeError(code, nil))
 	case "fetch", "fetcherr", "list":
 		s.answer(name, args[0], args[1:])
+	case "epochs":
+		tp, end, _ := strings.Cut(args[1], "=")
+		s.m.OnEpochs(s.now, s.vets[args[0]].ID, epochResponse(s.tp(tp), kafka.Offset(s.number(end)), int16(s.option(args, "code"))), nil)
 	case "seek":
 		tp, start, _ := strings.Cut(args[0], "=")
 		s.m.Seek(s.tp(tp), s.start(start))
+	case "rack":
+		s.m.cfg.Rack, s.m.cfg.ReplicaTime = args[0], 5*time.Minute
 	case "pause", "resume":
 		s.m.Pause(s.tp(args[0]), name == "pause")
 	case "remove":
@@ -137,7 +153,7 @@ func (s *script) answer(name, broker string, args []string) {
 	case "fetch":
 		a := partAnswer{hw: -1, lso: -1}
 		var topic string
-		if len(args) > 0 {
+		if len(args) > 0 && args[0] != "-" {
 			tp := s.tp(args[0])
 			topic, a.p = tp.Topic, tp.Partition
 			a.hw, a.lso = kafka.Offset(s.option(args, "hw")), kafka.Offset(s.option(args, "lso"))
@@ -151,7 +167,17 @@ func (s *script) answer(name, broker string, args []string) {
 				a.data = append(a.data, s.batch(d)...)
 			}
 		}
-		s.m.OnFetch(s.now, s.fetchs[broker].ID, fetchAnswer(topic, a), nil)
+		a.replica = kafka.NodeID(s.option(args, "replica"))
+		answers := []partAnswer{a}
+		for _, also := range s.list(args, "also") {
+			answers = append(answers, partAnswer{p: s.tp(also).Partition, hw: a.hw, lso: a.lso})
+		}
+		resp := fetchAnswer(topic, answers...)
+		if len(args) == 0 || args[0] == "-" {
+			resp.Topics = nil
+		}
+		resp.SessionID, resp.ErrorCode = int32(s.option(args, "session")), int16(s.option(args, "error"))
+		s.m.OnFetch(s.now, s.fetchs[broker].ID, resp, nil)
 	}
 }
 
@@ -248,9 +274,28 @@ func (s *script) tell() {
 				}
 			}
 			fmt.Fprintln(&s.out)
+		case *EpochAction:
+			s.vets[fmt.Sprint(a.Broker)] = a
+			fmt.Fprintf(&s.out, "end of epochs at %d:", a.Broker)
+			for _, rt := range a.Req.Topics {
+				for _, rp := range rt.Partitions {
+					fmt.Fprintf(&s.out, " %s-%d=%d", rt.Topic, rp.Partition, rp.LeaderEpoch)
+				}
+			}
+			fmt.Fprintln(&s.out)
 		case *FetchAction:
+			if a.ID == 0 {
+				fmt.Fprintf(&s.out, "close session %d at %d, epoch %d\n", a.Req.SessionID, a.Broker, a.Req.SessionEpoch)
+				continue
+			}
 			s.fetchs[fmt.Sprint(a.Broker)] = a
 			fmt.Fprintf(&s.out, "fetch at %d, wait %d ms:", a.Broker, a.Req.MaxWaitMillis)
+			if a.Req.SessionID != 0 {
+				fmt.Fprintf(&s.out, " session %d epoch %d", a.Req.SessionID, a.Req.SessionEpoch)
+			}
+			for _, ft := range a.Req.ForgottenTopics {
+				fmt.Fprintf(&s.out, " without %s %v", ft.Topic, ft.Partitions)
+			}
 			for _, rt := range a.Req.Topics {
 				for _, rp := range rt.Partitions {
 					fmt.Fprintf(&s.out, " %s-%d@%d", rt.Topic, rp.Partition, rp.FetchOffset)

@@ -90,7 +90,7 @@ func (l Loan) Release() (waited bool) {
 		return false
 	}
 	p.held--
-	return p.wantsList()
+	return p.wantsList() || p.wantsVet()
 }
 
 // Current reports whether a batch that was taken may be given to the user, and
@@ -148,7 +148,7 @@ func (m *Machine) decide(now time.Time, p *part, c chunk) {
 		p.corrupt = c.from
 		p.invalidate()
 		m.shelf.drop(p)
-		p.next = c.from
+		p.next, p.tail = c.from, p.last
 		m.backOff(now, p)
 		return
 	}

@@ -91,8 +91,7 @@ func (m *Machine) OnTopic(now time.Time, name string, info TopicInfo) {
 		}
 		pi := info.Partitions[p.tp.Partition]
 		if pi.Leader != p.leader || pi.Epoch != p.epoch {
-			p.leader, p.epoch = pi.Leader, pi.Epoch
-			p.invalidate()
+			p.follow(pi.Leader, pi.Epoch)
 			m.broker(p.leader)
 		}
 		p.stale = false
@@ -113,9 +112,18 @@ func (m *Machine) OnHint(h *HintAction) {
 	if p == nil || h.Epoch <= p.epoch {
 		return
 	}
-	p.lead = lead{leader: h.Leader, epoch: h.Epoch}
-	p.invalidate()
+	p.follow(h.Leader, h.Epoch)
 	m.broker(h.Leader)
+}
+
+// follow takes a new leader.
+func (p *part) follow(leader kafka.NodeID, epoch kafka.LeaderEpoch) {
+	changed := epoch != p.epoch
+	p.lead = ledBy(leader, epoch)
+	p.invalidate()
+	if changed {
+		p.vet()
+	}
 }
 
 // lookupPatience is the step of the backoff behind which metadata is asked again

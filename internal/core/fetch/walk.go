@@ -16,7 +16,8 @@ import (
 type walk struct {
 	a       *answer
 	p       *part
-	cursor  kafka.Offset // where the next batch is expected
+	cursor  kafka.Offset      // where the next batch is expected
+	epoch   kafka.LeaderEpoch // of the last batch before cursor
 	aborted aborted
 	stopped bool // a batch that cannot be read ended the walk
 }
@@ -72,7 +73,7 @@ func (w *walk) batch(b record.Batch) bool {
 			batch: b, from: w.cursor, next: next, epoch: b.LeaderEpoch(), frame: w.a.frame,
 		})
 	}
-	w.cursor = next
+	w.cursor, w.epoch = next, b.LeaderEpoch()
 	return true
 }
 
