@@ -29,7 +29,9 @@ func (c Class) String() string {
 func (c Class) Repeatable() bool { return c == Safe || c == SafeByToken }
 
 // classes is the table of APIs whose class does not depend on the request's
-// fields; what is not in it is Mutation.
+// fields; what is not in it is Mutation. StreamsGroupHeartbeat is not in it: a
+// lost answer may hold task lists that no repetition brings back, so the member
+// has to know of each.
 var classes = map[int16]Class{
 	1:  Safe, // Fetch
 	2:  Safe, // ListOffsets
@@ -59,7 +61,6 @@ var classes = map[int16]Class{
 	74: Safe, // ListConfigResources
 	75: Safe, // DescribeTopicPartitions
 	77: Safe, // ShareGroupDescribe
-	88: Safe, // StreamsGroupHeartbeat
 	89: Safe, // StreamsGroupDescribe
 	90: Safe, // DescribeShareGroupOffsets
 
