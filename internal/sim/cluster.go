@@ -31,6 +31,7 @@ type Topology struct {
 	Coordinators map[string]int32 // key → node; others: the lowest node
 	Error        int16            // top-level error of Metadata v13
 	Throttle     int32            // milliseconds in every default answer
+	Features     map[string]int16 // finalized features, told by ApiVersions
 }
 
 // Node is one broker as metadata shows it.

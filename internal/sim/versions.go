@@ -70,7 +70,23 @@ func (b *Broker) ApiVersions(r *Request) *kmsg.ApiVersionsResponse {
 	for _, key := range slices.Sorted(maps.Keys(b.versions)) {
 		resp.ApiKeys = append(resp.ApiKeys, apiKey(key, b.versions[key]))
 	}
+	resp.FinalizedFeatures = b.cluster.features()
+	if len(resp.FinalizedFeatures) > 0 {
+		resp.FinalizedFeaturesEpoch = 1
+	}
 	return resp
+}
+
+func (c *Cluster) features() []kmsg.ApiVersionsResponseFinalizedFeature {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []kmsg.ApiVersionsResponseFinalizedFeature
+	for _, name := range slices.Sorted(maps.Keys(c.t.Features)) {
+		f := kmsg.NewApiVersionsResponseFinalizedFeature()
+		f.Name, f.MinVersionLevel, f.MaxVersionLevel = name, c.t.Features[name], c.t.Features[name]
+		out = append(out, f)
+	}
+	return out
 }
 
 func apiKey(key int16, v Versions) kmsg.ApiVersionsResponseApiKey {
