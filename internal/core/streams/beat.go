@@ -231,7 +231,7 @@ func (m *Machine) OnLookupFailed(now time.Time, id uint64, code int16, err error
 	}
 	if code != 0 {
 		text := err.Error()
-		err = newBrokerError(m.cfg.Group, code, &text, 0)
+		err = NewBrokerError(m.cfg.Group, code, &text)
 	}
 	mender{&m.member}.onTrouble(now, trouble{kind: kind, code: code, err: err, unsent: true, lookup: true})
 }
@@ -258,7 +258,7 @@ func (m *Machine) OnAnswer(now time.Time, id uint64, resp *kmsg.StreamsGroupHear
 		m.beat.earliest = t
 	}
 	if resp.ErrorCode != 0 {
-		err := newBrokerError(m.cfg.Group, resp.ErrorCode, resp.ErrorMessage, 0)
+		err := NewBrokerError(m.cfg.Group, resp.ErrorCode, resp.ErrorMessage)
 		mender{&m.member}.onTrouble(now, trouble{kind: s.kind, code: resp.ErrorCode, err: err, call: s.call})
 		return
 	}

@@ -43,8 +43,10 @@ type BrokerError struct {
 	Tries   int // how many requests were sent for the call; 0 if it is not known
 }
 
-func newBrokerError(group string, code int16, text *string, tries int) *BrokerError {
-	e := &BrokerError{Code: code, Name: codeName(code), Group: group, Tries: tries}
+// NewBrokerError is the error for a code, with what to do about it where that is
+// known. text may be nil.
+func NewBrokerError(group string, code int16, text *string) *BrokerError {
+	e := &BrokerError{Code: code, Name: codeName(code), Group: group}
 	if text != nil {
 		e.Message = *text
 	}
@@ -91,6 +93,15 @@ func (e *BrokerError) MayHaveHappened() bool {
 
 // GroupTypeError is a group of another kind under the name.
 type GroupTypeError struct{ Group, Message string }
+
+// NewGroupTypeError is the error for a group of another kind; text may be nil.
+func NewGroupTypeError(group string, text *string) *GroupTypeError {
+	e := &GroupTypeError{Group: group}
+	if text != nil {
+		e.Message = *text
+	}
+	return e
+}
 
 func (e *GroupTypeError) Error() string {
 	s := "ottla: streams: group " + e.Group + " is no streams group, and an empty consumer group is not replaced by one: take another group id, or delete that group"
