@@ -38,7 +38,7 @@ func (a *Admin) DescribeCluster(ctx context.Context) (Cluster, error) {
 }
 
 func (a *Admin) clusterFromMetadata(ctx context.Context) (Cluster, error) {
-	resp, err := metadataRequest(nil).RequestWith(ctx, a.c)
+	resp, err := metadataRequest().RequestWith(ctx, a.c)
 	if err != nil {
 		return Cluster{Controller: kafka.NoNode}, err
 	}

@@ -97,9 +97,11 @@ func (a *Admin) DescribeConfigs(ctx context.Context, resources []Resource) Resul
 		err := l.of(r.key(), 0, nil)
 		if d := got[r.key()]; d != nil {
 			err = l.of(r.key(), d.ErrorCode, d.ErrorMessage)
-			res[i].Value = configsOf(d.Configs)
 		} else if err == nil {
 			err = errLeftOut
+		}
+		if err == nil {
+			res[i].Value = configsOf(got[r.key()].Configs)
 		}
 		res[i].Item, res[i].Err = r, opError("describe configs of "+r.String(), "", err)
 	}

@@ -46,7 +46,7 @@ func (t *Topic) Replicas() int {
 // ListTopics describes all topics that this user may see, internal ones
 // included, in order of their names.
 func (a *Admin) ListTopics(ctx context.Context) ([]Topic, error) {
-	req := metadataRequest(nil)
+	req := metadataRequest()
 	req.Topics = nil // all
 	resp, err := req.RequestWith(ctx, a.c)
 	if err != nil {
@@ -112,24 +112,31 @@ func (a *Admin) describe(ctx context.Context, topics []TopicRef) (map[TopicRef]d
 			return found, err
 		}
 	}
-	resp, err := metadataRequest(topics).RequestWith(ctx, a.c)
-	if err != nil {
-		return nil, err
-	}
 	found := make(map[TopicRef]described)
-	for i := range resp.Topics {
-		t := &resp.Topics[i]
-		d := described{topic: topicOf(t), err: kafka.CodeError(t.ErrorCode, nil)}
-		if t.ErrorCode == kerr.LeaderNotAvailable.Code {
-			d.err = nil // partitions say it each for themselves
+	for _, req := range metadataRequests(topics) {
+		resp, err := req.RequestWith(ctx, a.c)
+		if err != nil {
+			return nil, err
 		}
-		for _, ref := range topics {
-			if ref.is(t.Topic, t.TopicID) {
-				found[ref] = d
-			}
+		for i := range resp.Topics {
+			addTopic(found, topics, &resp.Topics[i])
 		}
 	}
 	return found, nil
+}
+
+// addTopic adds a topic of a Metadata answer under the name that it was asked
+// by.
+func addTopic(found map[TopicRef]described, topics []TopicRef, t *kmsg.MetadataResponseTopic) {
+	d := described{topic: topicOf(t), err: kafka.CodeError(t.ErrorCode, nil)}
+	if t.ErrorCode == kerr.LeaderNotAvailable.Code {
+		d.err = nil // partitions say it each for themselves
+	}
+	for _, ref := range topics {
+		if ref.is(t.Topic, t.TopicID) {
+			found[ref] = d
+		}
+	}
 }
 
 // askAll asks every broker about topics that one did not know.
@@ -154,20 +161,28 @@ func (a *Admin) askAll(ctx context.Context, res Results[TopicRef, Topic], unknow
 	}
 }
 
-// metadataRequest asks for topics and creates none.
-func metadataRequest(topics []TopicRef) *kmsg.MetadataRequest {
-	req := kmsg.NewPtrMetadataRequest()
-	req.AllowAutoTopicCreation = false
-	req.Topics = make([]kmsg.MetadataRequestTopic, 0, len(topics))
+// metadataRequests ask for topics and create none: one request for those by
+// name and one for those by id, since a broker ignores names beside ids.
+func metadataRequests(topics []TopicRef) []*kmsg.MetadataRequest {
+	named, byID := metadataRequest(), metadataRequest()
 	for i := range topics {
 		t := kmsg.NewMetadataRequestTopic()
 		if topics[i].Name != "" {
 			t.Topic = kmsg.StringPtr(topics[i].Name)
+			named.Topics = append(named.Topics, t)
 		} else {
 			t.TopicID = topics[i].ID
+			byID.Topics = append(byID.Topics, t)
 		}
-		req.Topics = append(req.Topics, t)
 	}
+	return slices.DeleteFunc([]*kmsg.MetadataRequest{named, byID}, func(r *kmsg.MetadataRequest) bool { return len(r.Topics) == 0 })
+}
+
+// metadataRequest asks for the brokers alone.
+func metadataRequest() *kmsg.MetadataRequest {
+	req := kmsg.NewPtrMetadataRequest()
+	req.AllowAutoTopicCreation = false
+	req.Topics = []kmsg.MetadataRequestTopic{}
 	return req
 }
 

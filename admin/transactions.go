@@ -24,7 +24,7 @@ type ListedTransaction struct {
 type TransactionFilter struct {
 	States      []string           // Kafka's words, such as Ongoing; none = any
 	ProducerIDs []kafka.ProducerID // none = any
-	OlderThan   time.Duration      // open for longer than that (KIP-994, from Kafka 3.8 on); 0 = any
+	OlderThan   time.Duration      // open for longer than that (KIP-994, from Kafka 3.8 on), unless States says otherwise; 0 = any
 	Pattern     string             // RE2 that the id matches (KIP-1152, from 4.1 on); "" = any
 }
 
@@ -43,6 +43,9 @@ func (a *Admin) ListTransactions(ctx context.Context, f TransactionFilter) ([]Li
 	}
 	if f.OlderThan > 0 {
 		req.DurationFilterMillis = max(f.OlderThan.Milliseconds(), 1)
+		if len(f.States) == 0 { // brokers take an id without an open transaction for an old one
+			req.StateFilters = []string{"Ongoing", "PrepareCommit", "PrepareAbort"}
+		}
 	}
 	if f.Pattern != "" {
 		req.TransactionalIDPattern = &f.Pattern
@@ -99,12 +102,11 @@ func (a *Admin) DescribeTransactions(ctx context.Context, ids []string) Results[
 		err := l.of(id, 0, nil)
 		if t := got[id]; t != nil {
 			err = l.of(id, t.ErrorCode, nil)
-			res[i].Value = transactionOf(t)
 		} else if err == nil {
 			err = errLeftOut
 		}
-		if err != nil {
-			res[i].Value = Transaction{}
+		if err == nil {
+			res[i].Value = transactionOf(got[id])
 		}
 		res[i].Item, res[i].Err = id, opError(fmt.Sprintf("describe transaction %q", id), "", err)
 	}

@@ -108,22 +108,31 @@ func (a *Admin) views(ctx context.Context, want []wanted) (vs []view, all int, e
 	if err != nil {
 		return nil, 0, err
 	}
-	var refs []TopicRef
-	for _, w := range want {
-		refs = append(refs, w.topic)
+	refs := make([]TopicRef, len(want))
+	for i := range want {
+		refs[i] = want[i].topic
 	}
 	var qs []cluster.Question
 	for _, b := range now.Brokers {
-		qs = append(qs, cluster.Question{Broker: b.ID, Req: metadataRequest(refs)})
+		for _, req := range metadataRequests(refs) {
+			qs = append(qs, cluster.Question{Broker: b.ID, Req: req})
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, live)
 	defer cancel()
+	shown := make(map[kafka.NodeID][]kmsg.MetadataResponseTopic)
+	silent := make(map[kafka.NodeID]bool)
 	for _, r := range a.c.Collect(ctx, qs, cluster.Dial) {
-		if r.Err == nil {
-			vs = append(vs, view{r.Broker, r.Resp.(*kmsg.MetadataResponse).Topics})
+		if silent[r.Broker] = silent[r.Broker] || r.Err != nil; r.Err == nil {
+			shown[r.Broker] = append(shown[r.Broker], r.Resp.(*kmsg.MetadataResponse).Topics...)
 		}
 	}
-	return vs, len(qs), nil
+	for _, b := range now.Brokers {
+		if !silent[b.ID] {
+			vs = append(vs, view{b.ID, shown[b.ID]})
+		}
+	}
+	return vs, len(now.Brokers), nil
 }
 
 // lacking are the brokers of views that do not show what is wanted.

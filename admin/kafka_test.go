@@ -1,0 +1,362 @@
+//go:build kafka
+
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/internal/realkafka"
+	"github.com/ottla/ottla/internal/sim"
+	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/record"
+	"github.com/ottla/ottla/record/compress"
+)
+
+var broker *realkafka.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(sim.NoLeaks(func() int {
+		return realkafka.Run(m, realkafka.Options{}, func(c *realkafka.Cluster) { broker = c })
+	}))
+}
+
+// real makes an Admin at the broker of the package.
+func real(t *testing.T) (*Admin, context.Context) {
+	t.Helper()
+	return at(t, broker)
+}
+
+func at(t *testing.T, k *realkafka.Cluster) (*Admin, context.Context) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	c, err := cluster.Connect(ctx, cluster.Config{Bootstrap: strings.Split(k.Bootstrap(), ",")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return New(c), ctx
+}
+
+// from reports whether the broker under test is of a release or younger.
+func from(major, minor int) bool {
+	var a, b int
+	fmt.Sscanf(broker.Version(), "%d.%d", &a, &b)
+	return a > major || a == major && b >= minor
+}
+
+// offBefore holds that a call is a VersionError on releases before one, and
+// reports whether it works.
+func offBefore(t *testing.T, major, minor int, err error) bool {
+	t.Helper()
+	if from(major, minor) {
+		return true
+	}
+	var ve *kafka.VersionError
+	if !errors.As(err, &ve) || kafka.MayHaveHappened(err) {
+		t.Errorf("Kafka %s does not have this: %v", broker.Version(), err)
+	}
+	return false
+}
+
+// peer is another client, whose writes are described.
+func peer(t *testing.T, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(strings.Split(broker.Bootstrap(), ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+func write(t *testing.T, ctx context.Context, cl *kgo.Client, topic string, values ...string) {
+	t.Helper()
+	for i, v := range values {
+		r := &kgo.Record{Topic: topic, Value: []byte(v), Timestamp: time.UnixMilli(int64(1_700_000_000_000 + 1000*i))}
+		if err := cl.ProduceSync(ctx, r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func create(t *testing.T, ctx context.Context, a *Admin, name string, partitions int32) {
+	t.Helper()
+	mustDo(t, a.CreateTopics(ctx, []NewTopic{{Name: name, Partitions: partitions, Replicas: 1}}, Visible).Err())
+}
+
+func TestKafkaA10A11TopicsFromCreationToDeletion(t *testing.T) {
+	a, ctx := real(t)
+	two := []NewTopic{
+		{Name: "life", Partitions: 2, Replicas: 1, Configs: map[string]string{"cleanup.policy": "compact"}},
+		{Name: "placed", Assignment: [][]kafka.NodeID{{a.c.Brokers()[0].ID}, {a.c.Brokers()[0].ID}, {a.c.Brokers()[0].ID}}},
+	}
+	dry := a.CreateTopics(ctx, two, ValidateOnly)
+	mustDo(t, dry.Err())
+	res := a.CreateTopics(ctx, append(two, NewTopic{Name: "bad name", Partitions: 1, Replicas: 1}), Visible)
+	if res[0].Err != nil || res[1].Err != nil || res[0].Value.Partitions != 2 || res[1].Value.Partitions != 3 || !errors.Is(res[2].Err, kerr.InvalidTopicException) {
+		t.Fatalf("%+v", res)
+	}
+	if res := a.CreateTopics(ctx, two[:1], Visible); !errors.Is(res[0].Err, kerr.TopicAlreadyExists) || OutcomeOf(res[0].Err) != NotDone {
+		t.Errorf("a second time: %v", res[0].Err)
+	}
+	byDefault := a.CreateTopics(ctx, []NewTopic{{Name: "by-default"}}, Visible)
+	if offBefore(t, 2, 4, byDefault.Err()) && (byDefault.Err() != nil || byDefault[0].Value.Partitions != 1) {
+		t.Errorf("%+v", byDefault)
+	}
+	mustDo(t, a.CreatePartitions(ctx, map[string]MorePartitions{"life": {Total: 5}}, ValidateOnly).Err())
+	grown := a.CreatePartitions(ctx, map[string]MorePartitions{"life": {Total: 4}, "placed": {Total: 3}, "gone": {Total: 2}}, Visible)
+	if !errors.Is(grown[0].Err, kerr.UnknownTopicOrPartition) || grown[1].Err != nil || !errors.Is(grown[2].Err, kerr.InvalidPartitions) {
+		t.Errorf("%+v", grown)
+	}
+	got := a.DescribeTopics(ctx, Topics("life", "gone", "placed"))
+	if len(got[0].Value.Partitions) != 4 || !errors.Is(got[1].Err, kerr.UnknownTopicOrPartition) || len(got[2].Value.Partitions) != 3 || got[0].Value.Replicas() != 1 {
+		t.Fatalf("%+v", got)
+	}
+	id := got[0].Value.ID
+	list, err := a.ListTopics(ctx)
+	if err != nil || !slices.ContainsFunc(list, func(x Topic) bool { return x.Name == "life" && x.ID == id }) {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if from(3, 1) {
+		byID := a.DescribeTopics(ctx, []TopicRef{{ID: id}, {ID: kafka.TopicID{1, 2, 3}}})
+		if byID[0].Value.Name != "life" || !errors.Is(byID[1].Err, kerr.UnknownTopicID) {
+			t.Errorf("%+v", byID)
+		}
+	}
+	doomed := Topics("life", "gone", "placed")
+	if from(2, 8) {
+		doomed[0] = TopicRef{ID: id}
+	}
+	deleted := a.DeleteTopics(ctx, doomed, Visible)
+	if deleted[0].Err != nil || deleted[2].Err != nil || !errors.Is(deleted[1].Err, kerr.UnknownTopicOrPartition) {
+		t.Errorf("%+v", deleted)
+	}
+	if got := a.DescribeTopics(ctx, Topics("life")); !errors.Is(got[0].Err, kerr.UnknownTopicOrPartition) {
+		t.Errorf("%+v", got)
+	}
+	c, err := a.DescribeCluster(ctx)
+	if err != nil || c.ID == "" || len(c.Brokers) != 1 || c.Controller != c.Brokers[0].ID {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestKafkaA12A13OffsetsAndTheDeletionOfRecords(t *testing.T) {
+	a, ctx := real(t)
+	create(t, ctx, a, "offsets", 2)
+	write(t, ctx, peer(t), "offsets", "a", "b", "c", "d")
+	list := func(at OffsetAt, level Isolation) Result[kafka.TopicPartition, Offset] {
+		t.Helper()
+		return a.ListOffsets(ctx, map[kafka.TopicPartition]OffsetAt{tp("offsets", 0): at}, level)[0]
+	}
+	for at, want := range map[OffsetAt]kafka.Offset{
+		Latest: 4, Earliest: 0, AtTime(time.UnixMilli(1_700_000_001_500)): 2, AtTime(time.UnixMilli(1_800_000_000_000)): -1,
+	} {
+		if r := list(at, ReadCommitted); r.Err != nil || r.Value.Offset != want {
+			t.Errorf("at %d: %+v", at, r)
+		}
+	}
+	if r := list(MaxTimestamp, ReadUncommitted); offBefore(t, 3, 0, r.Err) && (r.Value.Offset != 3 || r.Value.Timestamp != 1_700_000_003_000) {
+		t.Errorf("%+v", r)
+	}
+	if r := list(EarliestLocal, ReadUncommitted); offBefore(t, 3, 4, r.Err) && (r.Err != nil || r.Value.Offset != 0) {
+		t.Errorf("%+v", r)
+	}
+	if r := list(LatestTiered, ReadUncommitted); offBefore(t, 3, 9, r.Err) && (r.Err != nil || r.Value.Offset != -1) {
+		t.Errorf("%+v", r)
+	}
+	epochs := a.EpochEndOffsets(ctx, map[kafka.TopicPartition]kafka.LeaderEpoch{tp("offsets", 0): 0, tp("offsets", 1): 0})
+	if epochs.Err() != nil || epochs[0].Value.End != 4 || epochs[1].Value.End != 0 {
+		t.Errorf("%+v", epochs)
+	}
+	deleted := a.DeleteRecords(ctx, map[kafka.TopicPartition]kafka.Offset{tp("offsets", 0): 3, tp("offsets", 1): 9})
+	if deleted[0].Value != 3 || !errors.Is(deleted[1].Err, kerr.OffsetOutOfRange) {
+		t.Errorf("%+v", deleted)
+	}
+	if r := list(Earliest, ReadCommitted); r.Value.Offset != 3 {
+		t.Errorf("%+v", r)
+	}
+	mustDo(t, a.DeleteRecords(ctx, map[kafka.TopicPartition]kafka.Offset{tp("offsets", 0): AllRecords}).Err())
+	if r := list(Earliest, ReadCommitted); r.Value.Offset != 4 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// value is one setting of a resource, "" if it has none.
+func value(t *testing.T, ctx context.Context, a *Admin, r Resource, name string) string {
+	t.Helper()
+	res := a.DescribeConfigs(ctx, []Resource{r})
+	mustDo(t, res.Err())
+	for _, c := range res[0].Value {
+		if c.Name == name && c.Value != nil {
+			return *c.Value
+		}
+	}
+	return ""
+}
+
+func TestKafkaA7A14A15Configs(t *testing.T) {
+	a, ctx := real(t)
+	create(t, ctx, a, "configs", 1)
+	node := a.c.Brokers()[0].ID
+	topic := TopicResource("configs")
+	change := ConfigChange{Resource: topic, Set: map[string]string{"retention.ms": "3600000", "cleanup.policy": "compact"}}
+	if res := a.AlterConfigs(ctx, []ConfigChange{change}, Accepted); !offBefore(t, 2, 3, res.Err()) {
+		if got := value(t, ctx, a, topic, "cleanup.policy"); got != "delete" {
+			t.Errorf("%s", got)
+		}
+		return
+	} else {
+		mustDo(t, res.Err())
+	}
+	soon := func(r Resource, name, want string) {
+		t.Helper()
+		for got := ""; ; got = value(t, ctx, a, r, name) {
+			if got == want {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("%s of %s is %q, not %q", name, r, got, want)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	soon(topic, "retention.ms", "3600000")
+	mustDo(t, a.AlterConfigs(ctx, []ConfigChange{{Resource: topic, Append: map[string]string{"cleanup.policy": "delete"}, Unset: []string{"retention.ms"}}}, Accepted).Err())
+	soon(topic, "cleanup.policy", "compact,delete")
+	soon(topic, "retention.ms", "604800000")
+	mustDo(t, a.AlterConfigs(ctx, []ConfigChange{{Resource: topic, Subtract: map[string]string{"cleanup.policy": "compact"}}}, Accepted).Err())
+	soon(topic, "cleanup.policy", "delete")
+	res := a.AlterConfigs(ctx, []ConfigChange{
+		{Resource: TopicResource("none"), Set: map[string]string{"retention.ms": "1"}},
+		{Resource: topic, Set: map[string]string{"retention.ms": "soon"}},
+		{Resource: BrokerResource(node), Set: map[string]string{"log.cleaner.backoff.ms": "200"}},
+		{Resource: LoggerResource(node), Set: map[string]string{"no.such.logger": "WARN"}},
+	}, ValidateOnly)
+	if !errors.Is(res[0].Err, kerr.UnknownTopicOrPartition) || !errors.Is(res[1].Err, kerr.InvalidConfig) || res[2].Err != nil || res[3].Err == nil {
+		t.Errorf("%+v", res)
+	}
+	mustDo(t, a.AlterConfigs(ctx, []ConfigChange{{Resource: BrokerResource(node), Set: map[string]string{"log.cleaner.backoff.ms": "200"}}}, Accepted).Err())
+	soon(BrokerResource(node), "log.cleaner.backoff.ms", "200")
+	loggers := a.DescribeConfigs(ctx, []Resource{LoggerResource(node)})
+	if from(2, 4) && (loggers.Err() != nil || len(loggers[0].Value) == 0) && !errors.Is(loggers.Err(), kerr.InvalidRequest) {
+		t.Errorf("%+v", loggers)
+	}
+	metrics := ClientMetricsResource("all")
+	if res := a.AlterConfigs(ctx, []ConfigChange{{Resource: metrics, Set: map[string]string{"interval.ms": "5000"}}}, Accepted); from(3, 7) {
+		mustDo(t, res.Err())
+		soon(metrics, "interval.ms", "5000")
+	} else if res.Err() == nil {
+		t.Error("an unknown kind of resource was taken")
+	}
+	listed, err := a.ListConfigResources(ctx, kmsg.ConfigResourceTypeClientMetrics)
+	if offBefore(t, 3, 7, err) && (err != nil || !slices.Contains(listed, metrics)) {
+		t.Errorf("%v, %v", listed, err)
+	}
+	if from(4, 1) {
+		group := GroupResource("configured")
+		mustDo(t, a.AlterConfigs(ctx, []ConfigChange{{Resource: group, Set: map[string]string{"consumer.session.timeout.ms": "5000"}}}, Accepted).Err())
+		soon(group, "consumer.session.timeout.ms", "5000")
+		if listed, err := a.ListConfigResources(ctx); err != nil || !slices.Contains(listed, group) || !slices.Contains(listed, topic) {
+			t.Errorf("%v, %v", listed, err)
+		}
+	}
+}
+
+// TestKafkaA26TransactionsAndProducers opens a transaction with another client
+// and looks at it from every side.
+func TestKafkaA26TransactionsAndProducers(t *testing.T) {
+	a, ctx := real(t)
+	create(t, ctx, a, "txn", 2)
+	cl := peer(t, kgo.TransactionalID("admin-open"))
+	mustDo(t, cl.BeginTransaction())
+	write(t, ctx, cl, "txn", "a", "b")
+	listed, err := a.ListTransactions(ctx, TransactionFilter{})
+	if !offBefore(t, 3, 0, err) {
+		offBefore(t, 3, 0, a.DescribeTransactions(ctx, []string{"admin-open"}).Err())
+		offBefore(t, 2, 8, a.DescribeProducers(ctx, []kafka.TopicPartition{tp("txn", 0)}).Err())
+		return
+	}
+	i := slices.IndexFunc(listed, func(l ListedTransaction) bool { return l.ID == "admin-open" })
+	if err != nil || i < 0 || listed[i].State != "Ongoing" {
+		t.Fatalf("%+v, %v, %+v", listed, err, a.DescribeTransactions(ctx, []string{"admin-open"}))
+	}
+	old, err := a.ListTransactions(ctx, TransactionFilter{OlderThan: time.Hour})
+	if offBefore(t, 3, 8, err) && (err != nil || len(old) != 0) {
+		t.Errorf("%+v, %v", old, err)
+	}
+	ours, err := a.ListTransactions(ctx, TransactionFilter{Pattern: "admin-o.*"})
+	if offBefore(t, 4, 1, err) && (err != nil || len(ours) != 1) {
+		t.Errorf("%+v, %v", ours, err)
+	}
+	res := a.DescribeTransactions(ctx, []string{"admin-open", "none"})
+	txn := res[0].Value
+	if txn.State != "Ongoing" || txn.ProducerID != listed[i].ProducerID || txn.Start.IsZero() || !slices.Equal(txn.Partitions, []kafka.TopicPartition{tp("txn", 0)}) {
+		t.Errorf("%+v", res[0])
+	}
+	if !errors.Is(res[1].Err, kerr.TransactionalIDNotFound) {
+		t.Errorf("%v", res[1].Err)
+	}
+	producers := a.DescribeProducers(ctx, []kafka.TopicPartition{tp("txn", 0), tp("txn", 1)})
+	if p := producers[0].Value; len(p) != 1 || p[0].ID != txn.ProducerID || p[0].Epoch != txn.Epoch || p[0].TxnStart != 0 || p[0].LastSequence != 1 || producers[1].Value != nil {
+		t.Errorf("%+v", producers)
+	}
+	if hanging, err := a.HangingTransactions(ctx, []kafka.TopicPartition{tp("txn", 0)}, time.Nanosecond); err != nil || len(hanging) != 0 {
+		t.Errorf("a transaction that is going on: %+v, %v", hanging, err)
+	}
+	lso := a.ListOffsets(ctx, map[kafka.TopicPartition]OffsetAt{tp("txn", 0): Latest}, ReadCommitted)
+	if lso.Err() != nil || lso[0].Value.Offset != 0 {
+		t.Errorf("%+v", lso)
+	}
+	mustDo(t, cl.EndTransaction(ctx, kgo.TryCommit))
+}
+
+// TestKafkaA26AHangingTransactionIsFound writes into a transaction that no
+// coordinator knows of, as brokers let a client do that do not verify it.
+func TestKafkaA26AHangingTransactionIsFound(t *testing.T) {
+	if !from(3, 0) {
+		t.Skip("Kafka before 3.0 lists no transactions: TestKafkaA26TransactionsAndProducers")
+	}
+	a, ctx := real(t)
+	create(t, ctx, a, "hanging", 1)
+	if from(3, 6) {
+		verify := ConfigChange{Resource: BrokersResource(), Set: map[string]string{"transaction.partition.verification.enable": "false"}}
+		mustDo(t, a.AlterConfigs(ctx, []ConfigChange{verify}, Accepted).Err())
+		defer func() {
+			verify.Set["transaction.partition.verification.enable"] = "true"
+			mustDo(t, a.AlterConfigs(ctx, []ConfigChange{verify}, Accepted).Err())
+		}()
+	}
+	init, err := kmsg.NewPtrInitProducerIDRequest().RequestWith(ctx, a.c)
+	mustDo(t, err)
+	var b record.Builder
+	b.Reset(nil)
+	b.Append(kafka.TimestampOf(time.Now()), nil, []byte("v"), nil)
+	stamp := record.Stamp{ProducerID: kafka.ProducerID(init.ProducerID), ProducerEpoch: kafka.ProducerEpoch(init.ProducerEpoch), Transactional: true}
+	pp := kmsg.NewProduceRequestTopicPartition()
+	pp.Records, _ = b.Seal(stamp, compress.None, nil, 0, nil)
+	produce := kmsg.NewPtrProduceRequest()
+	produce.Acks, produce.TimeoutMillis, produce.TransactionID = -1, 10_000, kmsg.StringPtr("hanging")
+	produce.Topics = []kmsg.ProduceRequestTopic{{Topic: "hanging", Partitions: []kmsg.ProduceRequestTopicPartition{pp}}}
+	for code := int16(-1); code != 0; { // the setting takes a moment
+		answer, err := a.RequestAt(ctx, 9, produce)
+		mustDo(t, err)
+		code = answer.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode
+	}
+	got, err := a.HangingTransactions(ctx, []kafka.TopicPartition{tp("hanging", 0)}, time.Nanosecond)
+	if err != nil || len(got) != 1 || got[0].ID != kafka.ProducerID(init.ProducerID) || got[0].TxnStart != 0 || got[0].TransactionalID != "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
