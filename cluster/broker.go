@@ -80,11 +80,23 @@ func (b *Broker) StartOneWay(ctx context.Context, req kmsg.Request, done func(er
 	b.start(ctx, req, call, func(_ kmsg.Response, err error) { done(err) })
 }
 
+// StartOpen is Start on the connection that is open: if there is none, or it is
+// lost, the request fails and is not sent on another one. It is for requests
+// that must not overtake those before them.
+func (b *Broker) StartOpen(ctx context.Context, req kmsg.Request, done func(kmsg.Response, error)) {
+	call := netconn.NewCall(ctx, req)
+	call.OpenOnly = true
+	b.start(ctx, req, call, done)
+}
+
 func (b *Broker) start(ctx context.Context, req kmsg.Request, call *netconn.Call, done func(kmsg.Response, error)) {
 	peer, err := b.peer()
 	if err != nil {
 		b.c.later(func() { done(nil, opError(apiName(req), b.id, err)) })
 		return
+	}
+	if r, ok := req.(leastVersion); ok {
+		call.Min = r.MinVersion()
 	}
 	call.Done = func(resp kmsg.Response, err error) {
 		if err != nil {
@@ -95,6 +107,9 @@ func (b *Broker) start(ctx context.Context, req kmsg.Request, call *netconn.Call
 	}
 	peer.Lane(laneOf(req)).Send(call)
 }
+
+// leastVersion is implemented by requests whose contents need a version.
+type leastVersion interface{ MinVersion() int16 }
 
 // peer is the way to the broker as the cluster names it now.
 func (b *Broker) peer() (*netconn.Peer, error) {

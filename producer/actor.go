@@ -21,18 +21,12 @@ type actor struct {
 	ctx       context.Context
 	live      map[produce.BatchID]*batch // without a result
 	parts     map[kafka.TopicPartition]*partition
-	flushes   []*flush
+	flushes   flushes
 	lookups   map[string]*lookup // running, by topic
 	fresh     freshness
 	watch     watch
 	piped     int64 // bytes of batches that are closed and have no result
 	relieving bool  // open batches were told to close, and none has been since
-}
-
-// flush is a caller of Flush with the batches it waits for.
-type flush struct {
-	left map[*batch]struct{}
-	done chan struct{}
 }
 
 func newActor(p *Producer) *actor {
@@ -41,7 +35,9 @@ func newActor(p *Producer) *actor {
 		m: produce.New(produce.Config{
 			Linger: p.cfg.Linger, Delivery: p.cfg.DeliveryTimeout, TopicPatience: p.cfg.TopicPatience,
 			BrokerWindow: p.cfg.BrokerRequests, RequestBytes: p.cfg.RequestBytes,
-			Backoff: retry.Backoff{Base: p.cfg.RetryBackoff, Cap: p.cfg.MaxBackoff},
+			Backoff: retry.Backoff{Base: p.cfg.RetryBackoff, Cap: p.cfg.MaxBackoff}, Window: p.cfg.MaxInFlight,
+			Plain: p.cfg.Durability != Idempotent, Duplicates: p.cfg.AcceptDuplicates,
+			StopOnDataLoss: p.cfg.StopOnDataLoss, Codecs: len(p.cfg.codecs()),
 		}, p.seam.NewRand()),
 		live: map[produce.BatchID]*batch{}, parts: map[kafka.TopicPartition]*partition{},
 		lookups: map[string]*lookup{}, fresh: freshness{until: map[string]time.Time{}},
@@ -102,7 +98,9 @@ func (a *actor) carryOut(now time.Time) {
 		case produce.CloseOpen:
 			a.closeOpen(act.Partition)
 		case produce.Seal:
-			a.p.sealers.add(sealing{a.live[act.Batch], act.Stamp})
+			a.p.sealers.add(sealing{batch: a.live[act.Batch], stamp: act.Stamp, codec: act.Codec})
+		case produce.Split:
+			a.p.sealers.add(sealing{batch: a.live[act.Batch], cut: true})
 		case produce.Send:
 			a.send(now, act)
 		case produce.Resolve:
@@ -112,6 +110,8 @@ func (a *actor) carryOut(now time.Time) {
 			a.ask(act.Partition)
 		case produce.Finish:
 			a.finish(now, act)
+		case produce.Report:
+			a.p.report(act.Err)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func (a *actor) onOpened(now time.Time, b *batch) {
 func (a *actor) onClosed(now time.Time, b *batch) {
 	b.closed, a.relieving = true, false
 	a.piped += b.room
-	a.m.OnBatch(now, produce.Batch{ID: b.id, Partition: b.tp, Count: int32(b.builder.Count()), Since: b.since})
+	a.m.OnBatch(now, b.entry())
 }
 
 // onWaiting takes note of a batch in a waiting area.
@@ -169,7 +169,7 @@ func (a *actor) finish(now time.Time, act produce.Finish) {
 	if b.sealed || b.tp.Partition == produce.WaitingArea || act.Outcome.Free {
 		a.release(b, act.Outcome.Free)
 	}
-	a.settle(b)
+	a.flushes.settle(b)
 }
 
 // release lets go of a batch's memory, for the next batch if nobody reads it.
@@ -184,21 +184,6 @@ func (a *actor) release(b *batch, free bool) {
 	} else if wire != nil {
 		a.p.buffers.put(wire)
 	}
-}
-
-// settle takes b off the lists of those who wait for it.
-func (a *actor) settle(b *batch) {
-	rest := a.flushes[:0]
-	for _, f := range a.flushes {
-		delete(f.left, b)
-		if len(f.left) == 0 {
-			close(f.done)
-			continue
-		}
-		rest = append(rest, f)
-	}
-	clear(a.flushes[len(rest):])
-	a.flushes = rest
 }
 
 func (a *actor) onFlush(now time.Time, done chan struct{}) {
@@ -277,19 +262,11 @@ func (a *actor) onMoved(now time.Time, b *batch) {
 	delete(a.live, b.id)
 	b.part.queued.Add(-1)
 	for _, r := range b.placed {
-		if a.live[r.batch.id] == nil {
-			continue
-		}
-		for _, f := range a.flushes {
-			if _, waits := f.left[b]; waits {
-				f.left[r.batch] = struct{}{}
-			}
-		}
-		if b.urgent {
+		if b.urgent && a.live[r.batch.id] != nil {
 			a.m.OnFlushPartition(now, r.batch.tp)
 		}
 	}
-	a.settle(b)
+	a.flushes.inherit(b)
 }
 
 // close ends everything: what was accepted gets its result.

@@ -1,9 +1,12 @@
 package producer
 
 import (
+	"cmp"
 	"fmt"
+	"log/slog"
 	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/ottla/ottla/kafka"
@@ -13,18 +16,21 @@ import (
 
 // Durability says what a record's success means, and what a lost answer costs
 // (acks and enable.idempotence in one: idempotence with fewer than all acks
-// cannot be written down). Only Idempotent is implemented so far: [New] refuses
-// the others with a [NotYetError].
+// cannot be written down).
 type Durability uint8
 
 const (
 	// Idempotent: all in-sync replicas have it, exactly once.
 	Idempotent Durability = iota
-	// All in-sync replicas have it, perhaps twice. Not implemented yet.
+	// All in-sync replicas have it (acks=all). What may have been written is
+	// not sent again, unless Config.AcceptDuplicates says so: its outcome is
+	// unknown.
 	All
-	// Leader: the leader has it, perhaps twice. Not implemented yet.
+	// Leader: the leader has it (acks=1); a leader that fails may lose it.
+	// Repetition as with All.
 	Leader
-	// None: it was written to the socket. Not implemented yet.
+	// None: it was written to the socket (acks=0), and nothing more is ever
+	// known. The result is a nil error and offset -1.
 	None
 )
 
@@ -37,6 +43,17 @@ func (d Durability) String() string {
 }
 
 var durabilities = [...]string{"Idempotent", "All", "Leader", "None"}
+
+// acks is what a Produce request asks for.
+func (d Durability) acks() int16 {
+	switch d {
+	case Leader:
+		return acksLeader
+	case None:
+		return acksNone
+	}
+	return acksAll
+}
 
 // Partitioner names the rule by which a record gets its partition
 // (partitioner.class).
@@ -103,7 +120,20 @@ const NoLinger time.Duration = -1
 // Config says how a producer works. The zero value is a safe default: every
 // record exactly once on all in-sync replicas. [New] copies and validates it.
 type Config struct {
-	Durability Durability // acks, enable.idempotence; only Idempotent is implemented
+	Durability Durability // acks, enable.idempotence
+
+	// MaxInFlight bounds the batches of a partition that are on their way at
+	// once (max.in.flight.requests.per.connection, by partition). 0 = 5 for
+	// Idempotent, which keeps the order and allows no more, and 1 for the
+	// others: above 1 a batch that is repeated comes behind those after it.
+	MaxInFlight int
+	// AcceptDuplicates has a batch that may have been written sent again
+	// (retries) where Durability is not Idempotent.
+	AcceptDuplicates bool
+	// StopOnDataLoss ends a partition whose log has lost what was acknowledged,
+	// with a *kafka.DataLossError; else the loss is reported and the partition
+	// goes on.
+	StopOnDataLoss bool
 
 	Linger          time.Duration // linger.ms: how long a batch waits for more records; 0 = 5 ms, NoLinger = not at all
 	DeliveryTimeout time.Duration // delivery.timeout.ms: from Append to the result; 0 = 120 s
@@ -113,9 +143,10 @@ type Config struct {
 	RequestBytes int   // max.request.size, of the batches of one request; 0 = 16 MiB
 	BufferBytes  int64 // buffer.memory: of all records without a result; 0 = 64 MiB
 
-	Compression      Compression // compression.type; the zero value is Snappy
-	CompressionLevel int         // compression.gzip.level, compression.zstd.level …; 0 = one chosen for throughput
-	Workers          int         // batches compressed at once; 0 = GOMAXPROCS
+	Compression      Compression   // compression.type; the zero value is Snappy
+	Fallback         []Compression // in order, for brokers that do not know Compression; empty = none
+	CompressionLevel int           // compression.gzip.level, compression.zstd.level …; 0 = one chosen for throughput
+	Workers          int           // batches compressed at once; 0 = GOMAXPROCS
 
 	Partitioner Partitioner // partitioner.class; the zero value is Murmur2
 	// Partition, if set, chooses the partition of a record in place of
@@ -125,9 +156,14 @@ type Config struct {
 	Partition func(r kafka.Record, partitions int32) int32
 
 	// BrokerRequests bounds the requests outstanding at one broker, of all
-	// partitions together (max.in.flight.requests.per.connection); 0 = 5. A
-	// partition has one batch outstanding at a time, whatever this says.
+	// partitions together; 0 = 5.
 	BrokerRequests int
+
+	Logger *slog.Logger // of what Report hears; nil = silent
+	// Report hears of what is wrong with the log: a *kafka.DataLossError or a
+	// *SuspectedDuplicateError. It is called on a goroutine of its own, once
+	// at a time.
+	Report func(error)
 
 	TopicPatience time.Duration // how long a topic that was there may be unknown; 0 = 5 s
 	RetryBackoff  time.Duration // retry.backoff.ms: the first, doubled each time; 0 = 5 ms
@@ -164,6 +200,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.BufferBytes, 64<<20)
 	setDefault(&c.Workers, runtime.GOMAXPROCS(0))
 	setDefault(&c.BrokerRequests, 5)
+	c.Fallback = slices.Clone(c.Fallback)
 	return c, c.checkSizes()
 }
 
@@ -183,7 +220,7 @@ func (c *Config) check() error {
 		{"RequestTimeout", c.RequestTimeout < 0 || c.RequestTimeout.Milliseconds() > math.MaxInt32},
 		{"TopicPatience", c.TopicPatience < 0}, {"RetryBackoff", c.RetryBackoff < 0}, {"MaxBackoff", c.MaxBackoff < 0},
 		{"BatchBytes", c.BatchBytes < 0}, {"RequestBytes", c.RequestBytes < 0}, {"BufferBytes", c.BufferBytes < 0},
-		{"Workers", c.Workers < 0}, {"BrokerRequests", c.BrokerRequests < 0},
+		{"Workers", c.Workers < 0}, {"BrokerRequests", c.BrokerRequests < 0}, {"MaxInFlight", c.MaxInFlight < 0},
 	} {
 		if n.bad {
 			return refuse("%s is out of range", n.name)
@@ -198,10 +235,43 @@ func (c *Config) check() error {
 		return refuse("Partitioner %v is not known", c.Partitioner)
 	case c.Partition != nil && c.Partitioner != Murmur2:
 		return refuse("Partition and Partitioner %v are both set; the function takes the place of the rule", c.Partitioner)
-	case c.Durability != Idempotent:
-		return &NotYetError{"Durability " + c.Durability.String()}
 	}
-	return c.checkLevel()
+	return cmp.Or(c.checkDurability(), c.checkFallback(), c.checkLevel())
+}
+
+// checkDurability refuses what contradicts the promise.
+func (c *Config) checkDurability() error {
+	switch idempotent := c.Durability == Idempotent; {
+	case idempotent && c.MaxInFlight > 5:
+		return refuse("MaxInFlight %d is above 5 with Durability Idempotent: a broker remembers the last five batches", c.MaxInFlight)
+	case idempotent && c.AcceptDuplicates:
+		return refuse("AcceptDuplicates and Durability Idempotent contradict each other: there are none")
+	case !idempotent && c.StopOnDataLoss:
+		return refuse("StopOnDataLoss needs Durability Idempotent: without sequences a loss is not seen")
+	}
+	return nil
+}
+
+func (c *Config) checkFallback() error {
+	for _, f := range c.Fallback {
+		if int(f) >= len(compressions) {
+			return refuse("Fallback %v is not known", f)
+		}
+	}
+	return nil
+}
+
+// codecs is the codecs in the order of preference.
+func (c *Config) codecs() []Compression {
+	return append([]Compression{c.Compression}, c.Fallback...)
+}
+
+// level is the level of the codec at a place of that order.
+func (c *Config) level(place int) int {
+	if place > 0 {
+		return 0
+	}
+	return c.CompressionLevel
 }
 
 // checkLevel refuses a level that the codec does not have.
@@ -232,14 +302,6 @@ func (c *Config) checkSizes() error {
 	}
 	return nil
 }
-
-// NotYetError is a setting that this version does not implement.
-type NotYetError struct{ Feature string }
-
-func (e *NotYetError) Error() string {
-	return "ottla: producer: " + e.Feature + " is not implemented yet"
-}
-func (*NotYetError) MayHaveHappened() bool { return false }
 
 // CompressionOf is the Compression with a codec.
 func CompressionOf(codec compress.Codec) (Compression, error) {

@@ -123,6 +123,9 @@ func judged(err error) error {
 // onPlaced takes note that a topic's records go to its partitions from now on.
 func (a *actor) onPlaced(now time.Time, t *topic, known *cluster.Topic) {
 	a.m.OnPlaced(now, t.name)
+	if t.id.IsZero() {
+		t.id = known.ID
+	}
 	a.fresh.keep(t.name, known.Updated.Add(a.p.seam.MetadataMaxAge()))
 	for i, p := range known.Partitions {
 		if p.Leader != kafka.NoNode {
@@ -191,12 +194,35 @@ func (a *actor) onEvents(now time.Time) {
 		switch e.Kind {
 		case cluster.LeaderChanged:
 			a.m.OnLeader(now, kafka.TopicPartition{Topic: e.Topic, Partition: e.Partition}, e.Broker.ID, nil)
+		case cluster.TopicRecreated:
+			a.onRecreated(now, t, &kafka.RecreatedError{Topic: e.Topic, Old: e.OldID, New: e.NewID})
 		case cluster.TopicGrew:
 			if known, _ := a.p.seam.CachedTopic(e.Topic); t.grew(known) {
 				a.ask(t.area.tp)
 			}
 		}
 	}
+}
+
+// onRecreated ends what was meant for a topic that is gone: the new one of its
+// name never gets it. What is outstanding is settled by its answer.
+func (a *actor) onRecreated(now time.Time, t *topic, err *kafka.RecreatedError) {
+	t.id = err.New
+	for _, q := range t.all() {
+		q.mu.Lock()
+		if q.open != nil {
+			q.closeLocked()
+		}
+		q.mu.Unlock()
+	}
+	a.p.post(func(a *actor, now time.Time) { a.m.OnRecreated(now, t.name, err) }) // behind what was closed
+}
+
+// all is the partitions of t.
+func (t *topic) all() []*partition {
+	t.area.mu.Lock()
+	defer t.area.mu.Unlock()
+	return t.parts
 }
 
 // withdraw takes a batch out of the waiting area, unless it is being placed.

@@ -129,7 +129,7 @@ func (q *partition) openLocked(now time.Time, need int64) *batch {
 	}
 	b := &batch{
 		id: produce.BatchID(q.p.ids.Add(1)), tp: q.tp, part: q, since: now,
-		done: make(chan struct{}), base: -1, appendTime: kafka.NoTimestamp,
+		done: make(chan struct{}), verdict: undecided(),
 	}
 	b.builder.Limit = q.p.cfg.BatchBytes
 	b.builder.Reset(q.bufferLocked(b, int(need)+record.HeaderSize))
@@ -160,11 +160,12 @@ func (q *partition) closeLocked() {
 	b := q.open
 	q.open = nil
 	q.p.ahead.Add(-b.ahead)
-	q.hint = b.builder.Len()
+	b.count, b.raw = b.builder.Count(), b.builder.Len()
+	q.hint = b.raw
 	if q.tp.Partition == produce.WaitingArea {
 		return // the topic has it
 	}
-	if left := b.room - int64(b.builder.Len()); left > 0 {
+	if left := b.room - int64(b.raw); left > 0 {
 		b.room -= left
 		q.p.budget.give(left)
 	}

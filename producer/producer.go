@@ -33,6 +33,7 @@ type Producer struct {
 	closing atomic.Bool                       // Shutdown or Close was called
 
 	spreader spreader
+	reports  reporter
 
 	topicMu sync.Mutex
 	over    error // guarded by topicMu: set when the producer closes
@@ -77,6 +78,7 @@ func start(s seam, cfg Config) (*Producer, error) {
 	p.budget.limit = cfg.BufferBytes
 	p.buffers.limit = int(min(cfg.BufferBytes/2, 64<<20))
 	p.sealers.init(p)
+	p.reports.tasks = task.New(context.Background())
 	p.topics.Store(&map[string]*topic{})
 	a := newActor(p)
 	p.tasks.Go(a.run)

@@ -53,7 +53,7 @@ func (r Receipt) Result(ctx context.Context) Result {
 	if b.placed != nil {
 		return b.placed[r.index].Result(ctx)
 	}
-	res := b.unfinished(b.err)
+	res := b.unfinished(b.errOf(r.index))
 	if b.base >= 0 {
 		res.Offset = b.base + kafka.Offset(r.index)
 	}

@@ -19,6 +19,9 @@ type produceRequest struct {
 	acks    int16
 	timeout int32 // ms
 	topics  []requestTopic
+	behind  bool  // it must not go out on another connection than those before it
+	unsafe  bool  // it has batches without sequences: a repetition may be there twice
+	least   int16 // version that its batches need
 }
 
 type requestTopic struct {
@@ -45,6 +48,7 @@ func (r *produceRequest) add(tp kafka.TopicPartition, id kafka.TopicID, wire []b
 // Versions of Produce: 3 brought the record batches that are sent here, 9 the
 // flexible encoding, 13 topic ids in place of names.
 const (
+	batchProduce    = 3
 	flexibleProduce = 9
 	namesProduce    = 12
 	idsProduce      = 13
@@ -56,8 +60,16 @@ func (r *produceRequest) GetVersion() int16  { return r.version }
 func (r *produceRequest) IsFlexible() bool   { return r.version >= flexibleProduce }
 func (r *produceRequest) Timeout() int32     { return r.timeout }
 
-// RepeatClass says that the broker recognises a repetition by its sequences.
-func (*produceRequest) RepeatClass() retry.Class { return retry.SafeByToken }
+// RepeatClass says whether the broker recognises a repetition: by its sequences.
+func (r *produceRequest) RepeatClass() retry.Class {
+	if r.unsafe {
+		return retry.Mutation
+	}
+	return retry.SafeByToken
+}
+
+// MinVersion is the first version that may carry the batches.
+func (r *produceRequest) MinVersion() int16 { return r.least }
 
 // MaxVersion is the last version with names unless every topic has an id.
 func (r *produceRequest) MaxVersion() int16 {

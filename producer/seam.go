@@ -37,7 +37,15 @@ type watch interface {
 type clusterSeam struct{ *cluster.Cluster }
 
 func (c clusterSeam) produce(ctx context.Context, at kafka.NodeID, req *produceRequest, done func(kmsg.Response, error)) {
-	c.Broker(at).Start(ctx, req, done)
+	b := c.Broker(at)
+	switch {
+	case req.acks == acksNone:
+		b.StartOneWay(ctx, req, func(err error) { done(nil, err) })
+	case req.behind:
+		b.StartOpen(ctx, req, done)
+	default:
+		b.Start(ctx, req, done)
+	}
 }
 
 func (c clusterSeam) changes() watch { return c.Watch() }

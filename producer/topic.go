@@ -19,6 +19,8 @@ type topic struct {
 	layout atomic.Pointer[layout] // nil: the count is unknown or stale
 	sticky atomic.Int32           // partition of records without key, -1 to choose one
 
+	id kafka.TopicID // zero if the cluster does not say; the actor's
+
 	area    partition // its mutex guards what follows
 	waiting []*batch  // in the order in which they were opened; area.open is the last of it
 	parts   []*partition
@@ -178,7 +180,7 @@ func (t *topic) placeRecord(r *kafka.Record, l *layout, since time.Time) Receipt
 func failed(r *kafka.Record, err error) Receipt {
 	b := &batch{
 		tp:   kafka.TopicPartition{Topic: r.Topic, Partition: -1},
-		done: make(chan struct{}), base: -1, appendTime: kafka.NoTimestamp, err: err,
+		done: make(chan struct{}), verdict: verdict{base: -1, appendTime: kafka.NoTimestamp, err: err},
 	}
 	close(b.done)
 	return Receipt{batch: b}

@@ -1,6 +1,7 @@
 package produce
 
 import (
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -12,28 +13,24 @@ import (
 // OnAnswer is the answer to a request. A partition that it leaves out may have
 // been appended.
 func (m *Machine) OnAnswer(now time.Time, id RequestID, answers []Answer) {
-	items := m.landed(id)
-	byPart := make(map[kafka.TopicPartition]*batch, len(items))
+	req := m.landed(id)
 	fenced := false
-	for _, b := range items {
-		byPart[b.Partition] = b
-	}
+	seen := make([]bool, len(req.items))
 	for i := range answers {
 		a := &answers[i]
-		b := byPart[a.Partition]
-		if b == nil {
+		k := req.find(a.Partition)
+		if k < 0 || seen[k] {
 			m.odd++
 			continue
 		}
-		delete(byPart, a.Partition)
+		seen[k] = true
 		fenced = fenced || retry.Of(a.Code) == retry.Fenced
-		b.onResult(now, a)
+		req.items[k].onResult(now, a, req.broker.id)
 	}
-	for _, b := range items {
-		if byPart[b.Partition] == b {
+	for k, b := range req.items {
+		if !seen[k] {
 			b.maybe = true
-			b.cause = errNoResult
-			b.again(now)
+			b.onFailed(now, errNoResult)
 		}
 		b.part.evaluate(now)
 	}
@@ -42,133 +39,183 @@ func (m *Machine) OnAnswer(now time.Time, id RequestID, answers []Answer) {
 	}
 }
 
+// find is the place of the batch for a partition, -1 if there is none.
+func (r *request) find(tp kafka.TopicPartition) int {
+	for i, b := range r.items {
+		if b.Partition == tp {
+			return i
+		}
+	}
+	return -1
+}
+
+// OnWritten says that a request without an answer was written: that is all that
+// will ever be known of it.
+func (m *Machine) OnWritten(now time.Time, id RequestID) {
+	for _, b := range m.landed(id).items {
+		b.done(now, &Answer{Base: -1, AppendTime: kafka.NoTimestamp}, kafka.NoNode)
+		b.part.evaluate(now)
+	}
+}
+
 // OnFailure says that a request got no answer. Unless err proves that nothing
 // was written, its batches may have been appended.
 func (m *Machine) OnFailure(now time.Time, id RequestID, err error) {
 	written := kafka.MayHaveHappened(err)
-	for _, b := range m.landed(id) {
-		b.cause, b.lost = err, true
+	req := m.landed(id)
+	for _, b := range req.items {
+		b.lost = true
 		b.maybe = b.maybe || written
 		switch {
-		case b.told:
-			b.part.leave()
-		case final(err):
+		case req.behind && !written && !b.told && !final(err): // its connection is gone: what was before it says why
+			b.part.proven = false
+			b.cause = err
+		case !b.told && !written && b.fallBack(err):
+		case !b.told && final(err):
+			b.part.proven = false
+			b.cause = err
 			b.giveUp(err)
 		default:
-			b.again(now)
-			b.part.moved()
+			b.onFailed(now, err)
+			b.part.moved(req.broker.id)
 		}
 		b.part.evaluate(now)
 	}
 }
 
-// onResult handles the answer for one batch.
-func (b *batch) onResult(now time.Time, a *Answer) {
+// onResult handles the answer of broker at for one batch.
+func (b *batch) onResult(now time.Time, a *Answer, at kafka.NodeID) {
 	p := b.part
 	switch {
 	case a.Code == 0:
-		b.done(a)
+		b.done(now, a, at)
 		return
-	case a.Code == kerr.DuplicateSequenceNumber.Code: // the broker has it, and does not know where
-		b.done(&Answer{Base: -1, AppendTime: kafka.NoTimestamp})
-		return
-	case b.told: // rejected after its caller was told that it is unknown
-		p.leave()
+	case a.Code == kerr.DuplicateSequenceNumber.Code && !p.m.cfg.Plain: // the broker has it, and does not know where
+		b.done(now, &Answer{Base: -1, AppendTime: kafka.NoTimestamp}, at)
 		return
 	}
 	err := kafka.CodeError(a.Code, &a.Message)
-	b.cause = err
 	b.maybe = b.maybe || kafka.MayHaveHappened(err)
+	if b.told { // rejected after its caller was told that it is unknown
+		p.proven = false
+		b.burn()
+		return
+	}
 	switch retry.Of(a.Code) {
 	case retry.Retry:
-		b.again(now)
+		b.onFailed(now, err)
 	case retry.RefreshMetadata:
-		b.onMoved(now, a, err)
+		b.onMoved(now, a, at, err)
 	case retry.Sequence:
 		b.onSequence(now, a, err)
 	case retry.Fenced:
 		b.giveUp(kafka.ErrFenced)
 	default:
-		if a.Code == kerr.CorruptMessage.Code && !b.damaged {
-			b.damaged = true // the bytes may have been damaged on the way
-			b.again(now)
-			return
+		b.onRefused(now, a, err)
+	}
+}
+
+// onRefused handles a rejection that the same bytes would meet again.
+func (b *batch) onRefused(now time.Time, a *Answer, err error) {
+	p := b.part
+	p.proven = false
+	b.cause = err
+	switch {
+	case a.Code == kerr.CorruptMessage.Code && !b.damaged: // the bytes may have been damaged on the way
+		b.damaged = true
+		b.onFailed(now, err)
+	case b.fallBack(err):
+	case a.Code == kerr.MessageTooLarge.Code && b.Count > 1 && !b.maybe:
+		b.state = splitting
+		p.m.emit(Split{b.ID})
+	default:
+		b.reasons = a.Reasons
+		b.giveUp(err)
+	}
+}
+
+// fallBack has b sealed with the next codec of the list if err says that the
+// broker cannot take this one.
+func (b *batch) fallBack(err error) bool {
+	m := b.part.m
+	var version *kafka.VersionError
+	unknown := errors.Is(err, kerr.UnsupportedCompressionType) || errors.As(err, &version)
+	if !unknown || b.maybe || b.codec+1 >= m.cfg.Codecs {
+		return false
+	}
+	b.codec++
+	m.codec = max(m.codec, b.codec)
+	b.state = sealing
+	m.emit(Seal{b.ID, b.stamp, b.codec})
+	return true
+}
+
+// done takes note that the broker has b.
+func (b *batch) done(now time.Time, a *Answer, at kafka.NodeID) {
+	p := b.part
+	p.unknown = time.Time{}
+	b.result = Outcome{Offset: a.Base, AppendTime: a.AppendTime, Free: !b.lost}
+	if p.m.cfg.Plain {
+		p.tries, p.retryAt = 0, time.Time{}
+		if !b.told {
+			p.m.finish(b, b.result)
 		}
-		b.giveUp(err)
+		b.drop()
+		return
 	}
+	if p.queue.first() == b {
+		p.tries, p.retryAt = 0, time.Time{}
+	}
+	b.state = acked
+	if at == p.leader && sameProducer(b.stamp, p.ident) && !p.burnt && !p.queue.failing() {
+		p.proven = true
+	}
+	p.retire()
 }
 
-func (b *batch) done(a *Answer) {
+// onFailed leaves b where it is, to be sent again as it is. Without sequences it
+// is sent again only if it cannot be there, or may be there twice.
+func (b *batch) onFailed(now time.Time, err error) {
 	p := b.part
-	p.tries, p.retryAt, p.unknown = 0, time.Time{}, time.Time{}
-	if a.Base >= 0 {
-		p.acked = a.Base + kafka.Offset(b.Count) - 1
-	}
-	if b.told {
-		return
-	}
-	b.drop()
-	b.part.m.finish(b, Outcome{Offset: a.Base, AppendTime: a.AppendTime, Free: !b.lost})
-}
-
-// again leaves b at the head of its partition, to be sent again as it is.
-func (b *batch) again(now time.Time) {
-	if b.told {
-		b.part.leave()
-		return
-	}
-	b.part.backOff(now)
-}
-
-// onMoved handles an answer that says that the partition is not there.
-func (b *batch) onMoved(now time.Time, a *Answer, err error) {
-	p := b.part
-	if vanished(err) && p.outOfPatience(now) {
+	p.proven = false
+	b.cause = err
+	switch {
+	case b.told:
+		b.burn()
+	case p.m.cfg.Plain && b.maybe && !p.m.cfg.Duplicates:
 		b.giveUp(err)
-		return
+	default:
+		p.backOff(now)
 	}
-	if a.Leader != kafka.NoNode {
+}
+
+// onMoved handles an answer of broker at that says that the partition is not
+// there.
+func (b *batch) onMoved(now time.Time, a *Answer, at kafka.NodeID, err error) {
+	p := b.part
+	switch {
+	case vanished(err) && p.outOfPatience(now, p.m.cfg.TopicPatience):
+		p.proven = false
+		b.giveUp(err)
+	case a.Leader != kafka.NoNode:
+		b.cause = err
+		p.proven = false
 		p.lead(a.Leader) // only ever newer than what was known: no need to wait
-		return
+	default:
+		b.onFailed(now, err)
+		p.moved(at)
 	}
-	b.again(now)
-	p.moved()
 }
 
-// moved asks for the leader anew, at once: only the sending waits.
-func (p *partition) moved() {
+// moved asks for the leader anew, at once, if it still is the broker at: only
+// the sending waits.
+func (p *partition) moved(at kafka.NodeID) {
+	if p.leader != at {
+		return
+	}
 	p.lead(kafka.NoNode)
 	p.invalid = true
 	if !p.asking {
 		p.resolve()
 	}
-}
-
-// onSequence handles the codes that are about sequence numbers. One batch is
-// outstanding at a time, so none of them follows from a failure before it.
-func (b *batch) onSequence(now time.Time, a *Answer, err error) {
-	p := b.part
-	forgotten := a.LogStart > p.acked && p.acked >= 0
-	switch a.Code {
-	case kerr.UnknownProducerID.Code:
-		if a.LogStart < 0 {
-			b.again(now)
-			return
-		}
-	case kerr.OutOfOrderSequenceNumber.Code:
-		if !forgotten {
-			p.leave()
-			b.giveUp(err)
-			return
-		}
-	case kerr.InvalidProducerIDMapping.Code:
-		b.part.m.renew()
-	}
-	p.leave()
-	if b.maybe { // under another identity it might be there twice
-		b.giveUp(err)
-		return
-	}
-	b.release()
-	b.again(now)
 }

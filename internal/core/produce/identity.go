@@ -70,7 +70,7 @@ func (m *Machine) giveUpUnsealed(err error) {
 			continue
 		}
 		for _, b := range slices.Clone(p.queue) {
-			if !b.stamped {
+			if !b.stamped && !b.away() {
 				b.giveUp(err)
 			}
 		}
@@ -83,33 +83,12 @@ func (m *Machine) evaluateAll(now time.Time) {
 	}
 }
 
-// nextStamp is the stamp of the next new batch of p. A partition follows a new
-// identity when nothing of it is in doubt or outstanding under the old one;
-// its sequences restart there.
-func (p *partition) nextStamp() record.Stamp {
-	m := p.m
-	old := len(p.queue) > 0 && p.queue[0].stamped || p.flight != nil
-	if p.begun && (old || p.ident.ProducerID == m.ident.id && p.ident.ProducerEpoch == m.ident.epoch) {
-		return p.ident
-	}
-	return record.Stamp{ProducerID: m.ident.id, ProducerEpoch: m.ident.epoch}
-}
+// identified reports whether batches can be sealed.
+func (m *Machine) identified() bool { return m.cfg.Plain || m.ident.state == identKnown }
 
-// number gives b its sequences; its bytes change no more.
-func (b *batch) number() {
-	p := b.part
-	p.ident = p.nextStamp()
-	p.begun = true
-	b.stamp, b.stamped = p.ident, true
-	p.ident.BaseSequence = record.AddSequence(p.ident.BaseSequence, b.Count)
-}
-
-// release frees the sequences of a batch that is not appended.
-func (b *batch) release() {
-	if b.stamped {
-		b.stamped = false
-		b.part.ident.BaseSequence = b.stamp.BaseSequence
-	}
+// stamp is that of the first batch of a partition under the identity.
+func (i *identity) stamp() record.Stamp {
+	return record.Stamp{ProducerID: i.id, ProducerEpoch: i.epoch}
 }
 
 // leave makes sure that no new batch of p gets a sequence of its present
@@ -117,14 +96,15 @@ func (b *batch) release() {
 // transaction the next epoch needs no request.
 func (p *partition) leave() {
 	m := p.m
-	if m.ident.state != identKnown || p.ident.ProducerID != m.ident.id || p.ident.ProducerEpoch != m.ident.epoch {
-		return
-	}
-	if m.ident.epoch == math.MaxInt16 {
+	current := p.current()
+	p.burnt, p.torn, p.proven = true, true, false
+	switch {
+	case !current:
+	case m.ident.epoch == math.MaxInt16:
 		m.renew()
-		return
+	default:
+		m.ident.epoch++
 	}
-	m.ident.epoch++
 }
 
 // renew drops the identity; the next batch asks for a new one.

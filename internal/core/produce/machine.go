@@ -1,13 +1,14 @@
-// Package produce holds the rules of an idempotent producer as a machine
-// without clock, socket or goroutine: which batch gets which sequence numbers,
-// when a batch is closed, sealed, sent, sent again or given up, and what its
-// caller may be told about it. Partitioners are here too.
+// Package produce holds the rules of a producer as a machine without clock,
+// socket or goroutine: which batch gets which sequence numbers, when a batch is
+// closed, sealed, sent, sent again, split or given up, and what its caller may
+// be told about it. Partitioners are here too.
 //
 // The machine knows batches by number only. Whoever drives it keeps their
 // bytes, feeds it what happened and carries out its actions.
 package produce
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 
@@ -34,7 +35,19 @@ type Config struct {
 	BrokerWindow  int           // requests outstanding per broker; 0 = 5
 	RequestBytes  int           // batches of one request together; 0 = 16 MiB
 	Backoff       retry.Backoff
+
+	// Window bounds the batches of a partition that are outstanding or settled
+	// out of turn; 0 = 5, or 1 without sequences. With sequences it is 5 at
+	// most: a broker remembers the last five batches of a producer.
+	Window         int
+	Plain          bool // no identity and no sequences: every batch stands alone
+	Duplicates     bool // with Plain: what may be written is sent again all the same
+	StopOnDataLoss bool // a partition whose log lost what was acknowledged takes no more
+	Codecs         int  // how many codecs there are to fall back on; 0 = 1
 }
+
+// brokerMemory is how many batches of a producer a broker remembers.
+const brokerMemory = 5
 
 func (c Config) withDefaults() Config {
 	if c.Delivery == 0 {
@@ -49,6 +62,13 @@ func (c Config) withDefaults() Config {
 	if c.RequestBytes == 0 {
 		c.RequestBytes = 16 << 20
 	}
+	switch {
+	case c.Window == 0 && c.Plain:
+		c.Window = 1
+	case c.Window == 0 || c.Window > brokerMemory && !c.Plain:
+		c.Window = brokerMemory
+	}
+	c.Codecs = max(c.Codecs, 1)
 	return c
 }
 
@@ -77,15 +97,25 @@ type (
 	// to OnBatch. If it was handed over meanwhile there is nothing to do.
 	CloseOpen struct{ Partition kafka.TopicPartition }
 	// Seal asks to compress a batch and to write the stamp into it; then OnSealed.
+	// Codec is the place of the codec in the list of preference; above 0 the
+	// batch may have been sealed before, with one that the broker refused.
 	Seal struct {
 		Batch BatchID
 		Stamp record.Stamp
+		Codec int
 	}
+	// Split asks for two batches in place of one that the broker finds too
+	// large; then OnSplit.
+	Split struct{ Batch BatchID }
 	// Send asks for one Produce request; then OnAnswer or OnFailure, once.
 	Send struct {
 		Request RequestID
 		Broker  kafka.NodeID
 		Items   []Item // the driver's; every partition at most once
+		// Behind says that other batches of one of the partitions are
+		// outstanding there. The request must not go out on another connection
+		// than theirs: if that one is lost it fails.
+		Behind bool
 	}
 	// Resolve asks for the leader of a partition, or in the waiting area for
 	// the partitions of the topic. Invalid says that what the cluster map knows
@@ -99,6 +129,12 @@ type (
 		Batch   BatchID
 		Outcome Outcome
 	}
+	// Report is something that somebody should know: a *kafka.DataLossError or
+	// a *DuplicateError. There is nothing to do about it.
+	Report struct {
+		Partition kafka.TopicPartition
+		Err       error
+	}
 )
 
 func (Identify) action()  {}
@@ -107,6 +143,8 @@ func (Seal) action()      {}
 func (Send) action()      {}
 func (Resolve) action()   {}
 func (Finish) action()    {}
+func (Split) action()     {}
+func (Report) action()    {}
 
 // Answer is what a broker answered for one partition of a request.
 type Answer struct {
@@ -117,6 +155,13 @@ type Answer struct {
 	AppendTime kafka.Timestamp // -1 unless the topic uses the broker's time
 	LogStart   kafka.Offset    // first offset of the log; -1 unknown
 	Leader     kafka.NodeID    // the leader if the answer taught one that is newer than what was known, else NoNode
+	Reasons    []Reason        // records that are the cause of the rejection, if the broker named some
+}
+
+// Reason is why the broker rejects one record of a batch.
+type Reason struct {
+	Index int32 // within the batch
+	Text  string
 }
 
 // Machine is the producer's state. It is not safe for concurrent use. The same
@@ -136,6 +181,7 @@ type Machine struct {
 	out      []Action
 	over     error // set by OnClose and by a fence: nothing is sent any more
 	odd      uint64
+	codec    int // the first codec of the list that no broker refused
 }
 
 // New is a machine without partitions. rng is the machine's alone.
@@ -174,8 +220,8 @@ func (m *Machine) OnBatch(now time.Time, in Batch) {
 	if !p.waitingArea() {
 		p.open = open{}
 	}
-	if m.over != nil {
-		m.finish(b, Outcome{Offset: -1, AppendTime: kafka.NoTimestamp, Err: b.opError(refusal{m.over})})
+	if err := cmp.Or(m.over, p.over); err != nil {
+		m.finish(b, Outcome{Offset: -1, AppendTime: kafka.NoTimestamp, Err: b.opError(refusal{err})})
 		return
 	}
 	p.queue = append(p.queue, b)
@@ -232,14 +278,14 @@ func (m *Machine) OnLeader(now time.Time, tp kafka.TopicPartition, leader kafka.
 
 func (p *partition) onNoLeader(now time.Time, err error) {
 	if final(err) {
-		p.giveUpAll(err)
+		p.giveUpWaiting(err)
 		return
 	}
 	for _, b := range p.queue {
 		b.cause = err
 	}
-	if vanished(err) && !p.waitingArea() && p.outOfPatience(now) {
-		p.giveUpAll(err)
+	if vanished(err) && !p.waitingArea() && p.outOfPatience(now, p.m.cfg.TopicPatience) {
+		p.giveUpWaiting(err)
 		return
 	}
 	p.backOff(now)

@@ -11,7 +11,7 @@ import (
 // TestMain runs ten times as many random scripts as usual: one takes little,
 // and the rarest faults need them.
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", "1000"); err != nil {
+	if err := flag.Set("rapid.checks", "8000"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())

@@ -1,8 +1,10 @@
 package produce
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -69,21 +71,33 @@ func (l *modelLog) append(id BatchID, s record.Stamp, count int32) (int16, kafka
 	return 0, base
 }
 
-// world drives a Machine against logs, with faults that a script chooses.
+// world drives a Machine against logs, with faults that a script chooses. A
+// broker answers in the order in which it was asked, and is asked in the order
+// of the machine: that is one connection. It can break with requests on it.
 type world struct {
 	t        *rapid.T
 	m        *Machine
 	now      time.Time
 	logs     map[kafka.TopicPartition]*modelLog
-	flying   []Send
+	leaders  [3]kafka.NodeID
+	flying   []*wire
 	counts   map[BatchID]int32
 	doubt    map[BatchID]record.Stamp // the stamp under which a batch may have been appended
 	parts    map[BatchID]kafka.TopicPartition
 	outcomes map[BatchID]Outcome
+	halves   map[BatchID][2]BatchID
 	codes    []int16
 	last     BatchID
 	healthy  bool
+	honest   bool // rejections have a cause
 	nextPID  kafka.ProducerID
+}
+
+// wire is a request under way.
+type wire struct {
+	Send
+	read    bool     // by the broker
+	answers []Answer // then
 }
 
 func (w *world) log(tp kafka.TopicPartition) *modelLog {
@@ -112,29 +126,57 @@ func (w *world) drain() {
 			w.m.OnIdentity(w.now, w.nextPID, 0, nil)
 		case Seal:
 			w.m.OnSealed(w.now, a.Batch, 100)
+		case Split:
+			w.split(a.Batch)
 		case Resolve:
 			if w.chance("no leader", 10) {
 				w.m.OnLeader(w.now, a.Partition, kafka.NoNode, &kafka.NoLeaderError{TopicPartition: a.Partition})
 				break
 			}
-			w.m.OnLeader(w.now, a.Partition, kafka.NodeID(a.Partition.Partition%2), nil)
+			w.m.OnLeader(w.now, a.Partition, w.leaders[a.Partition.Partition], nil)
 		case Send:
-			for _, it := range a.Items {
-				if s, ok := w.doubt[it.Batch]; ok && s != it.Stamp {
-					w.t.Fatalf("batch %d may be there as %+v and goes again as %+v", it.Batch, s, it.Stamp)
-				}
-			}
-			w.flying = append(w.flying, a)
+			w.send(a)
 		case Finish:
 			if _, twice := w.outcomes[a.Batch]; twice {
 				w.t.Fatalf("batch %d has two results", a.Batch)
 			}
 			w.outcomes[a.Batch] = a.Outcome
+			w.inTurn(a)
+		case Report:
+			if w.honest {
+				w.t.Fatalf("an honest broker is suspected: %v", a.Err)
+			}
+		}
+		if err := w.m.check(); err != nil {
+			w.t.Fatalf("invariant: %v", err)
 		}
 	}
 	if err := w.m.check(); err != nil {
 		w.t.Fatalf("invariant: %v", err)
 	}
+}
+
+// inTurn demands that a success is told when everything before it is settled.
+func (w *world) inTurn(a Finish) {
+	for id := BatchID(1); id <= w.last && a.Outcome.Err == nil; id++ {
+		if _, settled := w.outcomes[id]; !settled && w.parts[id] == w.parts[a.Batch] && w.place(id) < w.place(a.Batch) {
+			w.t.Fatalf("batch %d is told as done before %d is settled", a.Batch, id)
+		}
+	}
+}
+
+func (w *world) send(a Send) {
+	for _, it := range a.Items {
+		if s, ok := w.doubt[it.Batch]; ok && s != it.Stamp && !w.m.cfg.Plain {
+			w.t.Fatalf("batch %d may be there as %+v and goes again as %+v", it.Batch, s, it.Stamp)
+		}
+		for _, other := range w.flying {
+			if other.Broker != a.Broker && slices.ContainsFunc(other.Items, func(o Item) bool { return w.parts[o.Batch] == w.parts[it.Batch] }) {
+				w.t.Fatalf("batch %d goes to broker %d while another is outstanding at %d", it.Batch, a.Broker, other.Broker)
+			}
+		}
+	}
+	w.flying = append(w.flying, &wire{Send: a})
 }
 
 func (w *world) chance(what string, percent int) bool {
@@ -143,55 +185,101 @@ func (w *world) chance(what string, percent int) bool {
 
 func (w *world) add(n int) {
 	for range n {
-		w.last++
-		tp := kafka.TopicPartition{Topic: "t", Partition: rapid.Int32Range(0, 2).Draw(w.t, "partition")}
-		b := Batch{ID: w.last, Partition: tp, Count: rapid.Int32Range(1, 3).Draw(w.t, "count"), Since: w.now}
-		w.counts[b.ID], w.parts[b.ID] = b.Count, tp
-		w.m.OnBatch(w.now, b)
+		tp := kafka.TopicPartition{Topic: "t", Partition: rapid.SampledFrom([]int32{0, 0, 0, 1, 2}).Draw(w.t, "partition")}
+		w.m.OnBatch(w.now, w.batch(tp, rapid.Int32Range(1, 3).Draw(w.t, "count")))
 	}
 }
 
-// land ends one outstanding request.
-func (w *world) land() {
-	if len(w.flying) == 0 {
+func (w *world) batch(tp kafka.TopicPartition, count int32) Batch {
+	w.last++
+	w.counts[w.last], w.parts[w.last] = count, tp
+	return Batch{ID: w.last, Partition: tp, Count: count, Since: w.now}
+}
+
+// split puts two batches in place of one, which has no result of its own.
+func (w *world) split(id BatchID) {
+	if _, over := w.outcomes[id]; over {
 		return
 	}
-	i := 0
-	if !w.healthy {
-		i = rapid.IntRange(0, len(w.flying)-1).Draw(w.t, "which")
+	left := w.batch(w.parts[id], 1)
+	right := w.batch(w.parts[id], w.counts[id]-1)
+	left.Since, right.Since = w.m.batches[id].Since, w.m.batches[id].Since
+	w.halves[id] = [2]BatchID{left.ID, right.ID}
+	w.outcomes[id] = Outcome{Err: errSplit}
+	w.m.OnSplit(w.now, id, left, right)
+}
+
+var errSplit = errors.New("split")
+
+// oldest is the first request at a broker that it has or has not read, nil if
+// there is none.
+func (w *world) oldest(at kafka.NodeID, read bool) *wire {
+	for _, f := range w.flying {
+		if f.Broker == at && f.read == read {
+			return f
+		}
 	}
-	s := w.flying[i]
-	w.flying = slices.Delete(w.flying, i, i+1)
-	if w.chance("not written", 10) {
-		w.m.OnFailure(w.now, s.Request, &kafka.DialError{Addr: "b:1", Err: errors.New("refused")})
+	return nil
+}
+
+// reads has a broker read its next request.
+func (w *world) reads(at kafka.NodeID) {
+	f := w.oldest(at, false)
+	if f == nil {
 		return
 	}
-	lost := &kafka.ConnError{Name: "Produce", Written: 5, Err: errors.New("reset")}
-	if w.chance("lost before append", 10) {
-		w.doubtful(s.Items...)
-		w.m.OnFailure(w.now, s.Request, lost)
-		return
-	}
-	var answers []Answer
-	for _, it := range s.Items {
-		answers = append(answers, w.appendOne(it))
-	}
-	if w.chance("lost after append", 15) {
-		w.doubtful(s.Items...)
-		w.m.OnFailure(w.now, s.Request, lost)
-		return
+	f.read = true
+	for _, it := range f.Items {
+		f.answers = append(f.answers, w.appendOne(at, it))
 	}
 	if w.chance("left out", 5) {
-		w.doubtful(s.Items[0])
-		answers = answers[1:]
+		w.doubtful(f.Items[0])
+		f.answers = f.answers[1:]
 	}
-	w.m.OnAnswer(w.now, s.Request, answers)
 }
 
-func (w *world) appendOne(it Item) Answer {
+// answers delivers the oldest answer of a broker.
+func (w *world) answers(at kafka.NodeID) {
+	if f := w.oldest(at, true); f != nil {
+		w.over(f)
+		w.m.OnAnswer(w.now, f.Request, f.answers)
+	}
+}
+
+func (w *world) over(f *wire) {
+	w.flying = slices.DeleteFunc(w.flying, func(o *wire) bool { return o == f })
+}
+
+// breaks has the connection to a broker end with all requests on it; what the
+// broker has not read of it was written or not.
+func (w *world) breaks(at kafka.NodeID) {
+	unwritten := false
+	for _, f := range slices.Clone(w.flying) {
+		if f.Broker != at {
+			continue
+		}
+		w.over(f)
+		unwritten = unwritten || !f.read && w.chance("not written", 30)
+		if unwritten {
+			w.m.OnFailure(w.now, f.Request, &kafka.DialError{Addr: "b:1", Err: errors.New("refused")})
+			continue
+		}
+		w.doubtful(f.Items...)
+		w.m.OnFailure(w.now, f.Request, &kafka.ConnError{Name: "Produce", Written: 5, Err: errors.New("reset")})
+	}
+}
+
+func (w *world) appendOne(at kafka.NodeID, it Item) Answer {
 	tp := w.parts[it.Batch]
 	a := Answer{Partition: tp, Base: -1, AppendTime: -1, LogStart: -1, Leader: kafka.NoNode}
-	if w.chance("rejected", 20) {
+	switch {
+	case w.leaders[tp.Partition] != at:
+		a.Code = 6
+		if w.chance("hint", 50) {
+			a.Leader = w.leaders[tp.Partition]
+		}
+		return a
+	case w.chance("rejected", 20):
 		a.Code = rapid.SampledFrom(w.codes).Draw(w.t, "code")
 		a.LogStart = kafka.Offset(rapid.SampledFrom([]int{-1, 0, 1000}).Draw(w.t, "log start"))
 		return a
@@ -211,25 +299,57 @@ func (w *world) doubtful(items ...Item) {
 }
 
 // rejections are codes of a broker that did not append a batch.
-var rejections = []int16{3, 6, 19, 29, 56, 2, 45, 47, 49, 59}
+var rejections = []int16{3, 6, 19, 29, 56, 2, 10, 45, 47, 49, 59}
+
+// honest are those of a broker that keeps the rules of sequences.
+var honest = rejections[:7]
 
 func newWorld(t *rapid.T, cfg Config) *world {
 	return &world{
 		t: t, now: time.Unix(1000, 0), logs: map[kafka.TopicPartition]*modelLog{}, codes: rejections,
 		counts: map[BatchID]int32{}, doubt: map[BatchID]record.Stamp{}, parts: map[BatchID]kafka.TopicPartition{},
-		outcomes: map[BatchID]Outcome{}, m: New(cfg, rand.New(rand.NewPCG(1, 2))),
+		outcomes: map[BatchID]Outcome{}, halves: map[BatchID][2]BatchID{}, leaders: [3]kafka.NodeID{0, 1, 0}, m: New(cfg, rand.New(rand.NewPCG(1, 2))),
 	}
 }
 
 func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
 
+// step is one thing that happens at a time.
+func (w *world) step() {
+	at := kafka.NodeID(rapid.IntRange(0, 1).Draw(w.t, "broker"))
+	switch rapid.IntRange(0, 9).Draw(w.t, "step") {
+	case 0, 1:
+		w.add(rapid.IntRange(1, 6).Draw(w.t, "n"))
+	case 2, 3, 4:
+		w.reads(at)
+	case 5, 6, 7:
+		w.answers(at)
+	case 8:
+		if rapid.Bool().Draw(w.t, "breaks") {
+			w.breaks(at)
+			break
+		}
+		i := rapid.Int32Range(0, 2).Draw(w.t, "moved")
+		w.leaders[i] = at
+		if rapid.Bool().Draw(w.t, "heard of") {
+			w.m.OnLeader(w.now, kafka.TopicPartition{Topic: "t", Partition: i}, at, nil)
+		}
+	default:
+		w.pass(time.Duration(rapid.IntRange(1, 40).Draw(w.t, "ms")) * time.Millisecond)
+	}
+	w.drain()
+}
+
 // settle lets everything end on a healthy network.
 func (w *world) settle() {
 	w.healthy = true
-	for range 2000 {
+	for range 4000 {
 		w.drain()
 		if len(w.flying) > 0 {
-			w.land()
+			for at := range kafka.NodeID(2) {
+				w.reads(at)
+				w.answers(at)
+			}
 			continue
 		}
 		if len(w.outcomes) == int(w.last) {
@@ -250,10 +370,9 @@ func (w *world) recover() {
 	first := w.last + 1
 	w.m.cfg.Delivery = time.Minute // longer than any backoff
 	for i := range int32(3) {
-		w.last++
-		tp := kafka.TopicPartition{Topic: "t", Partition: i}
-		w.counts[w.last], w.parts[w.last] = 2, tp
-		w.m.OnBatch(w.now, Batch{ID: w.last, Partition: tp, Count: 2, Since: w.now})
+		for range 7 {
+			w.m.OnBatch(w.now, w.batch(kafka.TopicPartition{Topic: "t", Partition: i}, 2))
+		}
 	}
 	w.settle()
 	for id := first; id <= w.last; id++ {
@@ -261,6 +380,27 @@ func (w *world) recover() {
 			w.t.Fatalf("a batch on a healthy cluster fails: %v", err)
 		}
 	}
+}
+
+// place is where a batch belongs: half of one stands where that stood.
+func (w *world) place(id BatchID) float64 {
+	for whole, halves := range w.halves {
+		for i, half := range halves {
+			if half == id {
+				return w.place(whole) + float64(i)*math.Pow(0.5, float64(w.depth(id)))
+			}
+		}
+	}
+	return float64(id)
+}
+
+func (w *world) depth(id BatchID) int {
+	for whole, halves := range w.halves {
+		if id == halves[0] || id == halves[1] {
+			return w.depth(whole) + 1
+		}
+	}
+	return 0
 }
 
 // judge compares what callers were told with what the logs hold.
@@ -279,8 +419,8 @@ func (w *world) judge() {
 				inOrder = append(inOrder, id)
 			}
 		}
-		if !slices.IsSorted(inOrder) {
-			w.t.Fatalf("%v: order %v", tp, inOrder)
+		if !slices.IsSortedFunc(inOrder, func(a, b BatchID) int { return cmp.Compare(w.place(a), w.place(b)) }) {
+			w.t.Fatalf("%v: order %v, halves %v", tp, inOrder, w.halves)
 		}
 	}
 	for id := BatchID(1); id <= w.last; id++ {
@@ -288,6 +428,8 @@ func (w *world) judge() {
 		l := w.log(w.parts[id])
 		at := slices.Index(l.batches, id)
 		switch {
+		case errors.Is(out.Err, errSplit) && at >= 0:
+			w.t.Fatalf("batch %d was split, and is in the log", id)
 		case out.Err == nil && at < 0:
 			w.t.Fatalf("batch %d is acknowledged and not in the log", id)
 		case out.Err == nil && out.Offset >= 0 && l.bases[at] != out.Offset:
@@ -307,21 +449,16 @@ func TestP3P6P12P14P15OutcomesAreHonestUnderAnyFaults(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, Config{
 			Delivery:     time.Duration(rapid.SampledFrom([]int{50, 500, 120_000}).Draw(t, "delivery ms")) * time.Millisecond,
-			BrokerWindow: rapid.IntRange(1, 3).Draw(t, "window"), RequestBytes: 250,
+			BrokerWindow: rapid.IntRange(1, 6).Draw(t, "requests"), RequestBytes: 250, Window: rapid.IntRange(1, 5).Draw(t, "window"),
 		})
+		if w.honest = rapid.Bool().Draw(t, "honest"); w.honest {
+			w.codes = honest
+		}
 		if rapid.Bool().Draw(t, "last epochs") {
 			w.m.ident = identity{state: identKnown, id: 77, epoch: 32766}
 		}
-		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			switch rapid.IntRange(0, 5).Draw(t, "step") {
-			case 0, 1:
-				w.add(rapid.IntRange(1, 3).Draw(t, "n"))
-			case 2, 3, 4:
-				w.land()
-			default:
-				w.pass(time.Duration(rapid.IntRange(1, 40).Draw(t, "ms")) * time.Millisecond)
-			}
-			w.drain()
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			w.step()
 		}
 		w.settle()
 		w.recover()
@@ -337,21 +474,15 @@ func TestP20P48CloseAndFenceGiveEveryBatchAnHonestResult(t *testing.T) {
 		if rapid.Bool().Draw(t, "fence") {
 			w.codes = []int16{90, 19}
 		}
-		for range rapid.IntRange(1, 30).Draw(t, "steps") {
-			switch rapid.IntRange(0, 2).Draw(t, "step") {
-			case 0:
-				w.add(rapid.IntRange(1, 4).Draw(t, "n"))
-			case 1:
-				w.land()
-			default:
-				w.pass(40 * time.Millisecond)
-			}
-			w.drain()
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			w.step()
 		}
 		w.m.OnClose(errors.New("closed"))
-		for _, s := range w.flying { // the broker may still get to it
-			for _, it := range s.Items {
-				w.log(w.parts[it.Batch]).append(it.Batch, it.Stamp, w.counts[it.Batch])
+		for _, f := range w.flying { // the broker may still get to it
+			for _, it := range f.Items {
+				if tp := w.parts[it.Batch]; !f.read && w.leaders[tp.Partition] == f.Broker {
+					w.log(tp).append(it.Batch, it.Stamp, w.counts[it.Batch])
+				}
 			}
 		}
 		w.flying = nil

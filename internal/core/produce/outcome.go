@@ -2,6 +2,7 @@ package produce
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ type Outcome struct {
 	AppendTime kafka.Timestamp // the broker's time, -1 unless the topic uses it
 	Err        error           // nil or a *kafka.OpError
 	Free       bool            // nothing can read the batch's bytes any more
+	Reasons    []Reason        // records that the broker names as the cause of Err
 }
 
 var errNoResult error = &kafka.ProtocolError{Addr: "the leader", What: "the answer to Produce lacks a partition that was asked for"}
@@ -83,31 +85,61 @@ func (b *batch) timeUp(now time.Time) error {
 }
 
 // giveUp ends b with err. If it may have been appended, its sequences are
-// never used again; else they are free.
+// never used again; else they are free. One that is followed by a batch that
+// the broker has is there too.
 func (b *batch) giveUp(err error) {
-	if b.told {
-		return
-	}
 	p := b.part
-	b.drop()
-	out := Outcome{Offset: -1, AppendTime: kafka.NoTimestamp}
+	doubtful := b.maybe || b.state == flying
 	switch {
-	case b.state == flying: // leave comes with its answer, which may still be good news
-		b.told = true
-		err = inDoubt(err)
-	case b.maybe:
-		p.leave()
-		err = inDoubt(err)
-		out.Free = !b.lost
-	default:
-		b.release()
-		if kafka.MayHaveHappened(err) { // err does not know that nothing was written
-			err = refusal{err}
+	case b.told:
+	case b.state == acked:
+		p.m.finish(b, b.result)
+	case doubtful && !p.m.cfg.Plain && p.queue.proved(b):
+		p.m.finish(b, Outcome{Offset: -1, AppendTime: kafka.NoTimestamp})
+		if b.state != flying {
+			b.state, b.result = acked, Outcome{Offset: -1}
+			p.retire()
 		}
-		out.Free = !b.lost && b.state != sealing
+	default:
+		b.fail(err, doubtful)
+	}
+}
+
+func (b *batch) fail(err error, doubtful bool) {
+	p := b.part
+	out := Outcome{Offset: -1, AppendTime: kafka.NoTimestamp, Reasons: b.reasons}
+	switch {
+	case doubtful:
+		err = inDoubt(err)
+		out.Free = !b.lost && b.state != flying
+	case kafka.MayHaveHappened(err): // err does not know that nothing was written
+		err = refusal{err}
+		fallthrough
+	default:
+		out.Free = !b.lost && b.state != sealing && b.state != splitting
 	}
 	out.Err = b.opError(err)
-	b.part.m.finish(b, out)
+	p.m.finish(b, out)
+	switch {
+	case b.state == flying: // it is settled when its answer comes, which may still be good news
+	case doubtful && !p.m.cfg.Plain:
+		b.burn()
+	default:
+		p.torn = p.torn || b.stamped
+		b.drop()
+		p.retire()
+	}
+}
+
+// burn leaves the sequences of b to nobody.
+func (b *batch) burn() {
+	if b.part.m.cfg.Plain {
+		b.drop()
+		return
+	}
+	b.state = gone
+	b.part.leave()
+	b.part.retire()
 }
 
 func inDoubt(err error) error {
@@ -126,6 +158,15 @@ func (p *partition) giveUpAll(err error) {
 	}
 }
 
+// giveUpWaiting leaves alone what is outstanding.
+func (p *partition) giveUpWaiting(err error) {
+	for _, b := range slices.Clone(p.queue) {
+		if !b.away() {
+			b.giveUp(err)
+		}
+	}
+}
+
 func (b *batch) opError(err error) error {
 	at := b.part.leader
 	return &kafka.OpError{Op: "produce", Broker: at, Topic: b.Partition.Topic, Partition: b.Partition.Partition, Err: err}
@@ -137,12 +178,25 @@ func (b *batch) drop() {
 	if i := slices.Index(p.queue, b); i >= 0 {
 		p.queue = slices.Delete(p.queue, i, i+1)
 	}
-	if len(p.queue) == 0 { // who comes next has not failed yet
-		p.tries, p.retryAt = 0, time.Time{}
-	}
+	p.calm()
 }
 
 func (m *Machine) finish(b *batch, out Outcome) {
+	b.told = true
 	delete(m.batches, b.ID)
 	m.emit(Finish{b.ID, out})
+}
+
+// DuplicateError is a batch that was acknowledged at an offset at or below one
+// acknowledged before. That is how it looks when a broker takes a batch for
+// another one: what it holds may be lost.
+type DuplicateError struct {
+	kafka.TopicPartition
+	Offset       kafka.Offset // of the batch
+	Acknowledged kafka.Offset // base offset acknowledged before
+}
+
+func (e *DuplicateError) Error() string {
+	return fmt.Sprintf("ottla: a batch for %v was acknowledged at offset %d, behind one at offset %d: the broker may have taken it for another one, and not written it",
+		e.TopicPartition, e.Offset, e.Acknowledged)
 }

@@ -11,10 +11,13 @@ import (
 type batchState uint8
 
 const (
-	closed  batchState = iota // waits for the identity
-	sealing                   // being compressed
-	ready                     // can be sent
-	flying                    // outstanding
+	closed    batchState = iota // waits for the identity
+	sealing                     // being compressed
+	splitting                   // being cut in two
+	ready                       // can be sent
+	flying                      // outstanding
+	acked                       // the broker has it; what stands before it is not settled
+	gone                        // given up in doubt: it holds the place of sequences that nobody may use
 )
 
 type batch struct {
@@ -22,15 +25,29 @@ type batch struct {
 	part     *partition
 	deadline time.Time
 	state    batchState
+	codec    int
 	size     int          // on the wire, once sealed
-	stamp    record.Stamp // once stamped
+	stamp    record.Stamp // what it has if stamped, else what it is expected to get
 	stamped  bool         // its sequences are taken and its bytes may have left: they change no more
 	maybe    bool         // possibly appended: stays until it is known to be appended
 	lost     bool         // a request with it ended without an answer
 	damaged  bool         // the broker once found its bytes damaged
 	told     bool         // its caller has the result
-	cause    error        // the last failure
+	result   Outcome      // of state acked
+	reasons  []Reason
+	doomed   error // why it must not be sent again
+	cause    error // the last failure
 }
+
+// after is the stamp of the batch that follows b.
+func (b *batch) after() record.Stamp {
+	s := b.stamp
+	s.BaseSequence = record.AddSequence(s.BaseSequence, b.Count)
+	return s
+}
+
+// away reports whether nothing has to be done for b at this time but to wait.
+func (b *batch) away() bool { return b.state >= flying }
 
 // open is what the machine knows of the batch that records are added to.
 type open struct {
@@ -40,53 +57,97 @@ type open struct {
 	last time.Time // its delivery deadline
 }
 
-// partition holds the batches of one partition in order. One of them at most
-// is outstanding.
+// partition holds the batches of one partition in order: first those that have
+// sequences, then those that wait for them.
 type partition struct {
-	m       *Machine
-	tp      kafka.TopicPartition
-	open    open
-	queue   []*batch     // oldest first; flight is the first of it unless its caller was told already
-	flight  *batch       // outstanding
-	ident   record.Stamp // the identity its sequences belong to; BaseSequence is that of the next new batch
-	begun   bool         // ident was taken
-	acked   kafka.Offset
+	m      *Machine
+	tp     kafka.TopicPartition
+	open   open
+	queue  queue
+	flying int     // how many are outstanding
+	at     *broker // where they are
+	sequences
+	route
+	over  error     // it takes no more batches
+	line  *broker   // the leader in whose line it stands, or nil
+	index int       // in the timers; -1 if not there
+	wake  time.Time // when the timers have it
+}
+
+// sequences is where a partition stands in the order that the broker keeps.
+type sequences struct {
+	ident  record.Stamp // the identity; BaseSequence follows what is settled
+	begun  bool         // ident was taken
+	burnt  bool         // ident has a range in doubt that was given up, or that the broker refuses: no new sequences of it
+	proven bool         // the leader took a batch under ident, and nothing has failed since
+	torn   bool         // sequences may have to be given anew
+	acked  kafka.Offset // of the last record acknowledged; -1 is none
+	base   kafka.Offset // of the last batch acknowledged; -1 is none
+}
+
+// route is the way to a partition's leader.
+type route struct {
 	leader  kafka.NodeID
 	asking  bool      // a Resolve is not answered
 	invalid bool      // what the cluster map knows proved wrong
 	tries   int       // failures in a row
 	retryAt time.Time // neither sent nor asked before
 	unknown time.Time // first "unknown topic" since the last success
-	line    *broker   // the leader in whose line it stands, or nil
-	index   int       // in the timers; -1 if not there
-	wake    time.Time
 }
 
-func (p *partition) waitingArea() bool { return p.tp.Partition == WaitingArea }
+// queue is batches, the oldest first. One whose caller was told stays until
+// those before it are settled and its answer is here.
+type queue []*batch
 
-// unsent is how many batches wait, the outstanding one not counted.
-func (p *partition) unsent() int {
-	if p.flight != nil && !p.flight.told {
-		return len(p.queue) - 1
+// unsent is how many batches wait to be sent.
+func (q queue) unsent() int {
+	n := len(q)
+	for _, b := range q {
+		if !b.away() {
+			break
+		}
+		n--
 	}
-	return len(p.queue)
+	return n
 }
 
-// sendable is the batch to send at this time, or nil.
-func (p *partition) sendable(now time.Time) *batch {
-	if p.flight != nil || len(p.queue) == 0 || p.leader == kafka.NoNode || now.Before(p.retryAt) {
-		return nil
-	}
-	if b := p.queue[0]; b.state == ready {
-		return b
+// first is the oldest batch that is not settled, or nil.
+func (q queue) first() *batch {
+	for _, b := range q {
+		if b.state != acked && b.state != gone {
+			return b
+		}
 	}
 	return nil
 }
 
+// failing reports whether a batch with sequences waits to be sent again.
+func (q queue) failing() bool {
+	for _, b := range q {
+		if b.stamped && !b.away() {
+			return true
+		}
+	}
+	return false
+}
+
+// proved reports whether a batch behind b is appended, under the same identity.
+func (q queue) proved(b *batch) bool {
+	for i := len(q) - 1; i >= 0 && q[i] != b; i-- {
+		if c := q[i]; c.state == acked && sameProducer(c.stamp, b.stamp) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *partition) waitingArea() bool { return p.tp.Partition == WaitingArea }
+
 func (m *Machine) partition(tp kafka.TopicPartition) *partition {
 	p := m.parts[tp]
 	if p == nil {
-		p = &partition{m: m, tp: tp, leader: kafka.NoNode, acked: -1, index: -1}
+		p = &partition{m: m, tp: tp, index: -1}
+		p.leader, p.acked, p.base = kafka.NoNode, -1, -1
 		m.parts[tp] = p
 		m.order = append(m.order, p)
 	}
@@ -100,6 +161,7 @@ func (p *partition) evaluate(now time.Time) {
 		return
 	}
 	p.expire(now)
+	p.renumber()
 	p.maybeClose(now)
 	p.sealAll()
 	p.maybeResolve(now)
@@ -109,15 +171,21 @@ func (p *partition) evaluate(now time.Time) {
 
 func (p *partition) expire(now time.Time) {
 	for i := 0; i < len(p.queue); {
-		b := p.queue[i]
+		b, n := p.queue[i], len(p.queue)
 		switch {
+		case b.told:
+		case b.doomed != nil && !b.away():
+			b.giveUp(b.doomed)
+			continue
 		case !b.deadline.After(now):
-			b.giveUp(b.timeUp(now)) // takes it out of the queue
-		case b.state != flying:
+			b.giveUp(b.timeUp(now))
+			if len(p.queue) < n {
+				continue
+			}
+		case !b.away():
 			return // the rest came later
-		default:
-			i++
 		}
+		i++
 	}
 }
 
@@ -131,11 +199,11 @@ func (p *partition) maybeClose(now time.Time) {
 }
 
 func (p *partition) closeAt() time.Time {
-	room := p.unsent() == 0
+	wanted := p.queue.unsent() == 0
 	if p.m.cfg.Linger == 0 {
-		room = room && p.flight == nil
+		wanted = wanted && p.room()
 	}
-	if room {
+	if wanted {
 		return p.open.due
 	}
 	return p.open.last
@@ -145,28 +213,27 @@ func (p *partition) closeAt() time.Time {
 // nothing fails before them.
 func (p *partition) sealAll() {
 	m := p.m
-	if p.waitingArea() || len(p.queue) == 0 || p.queue[len(p.queue)-1].state != closed {
+	from := len(p.queue)
+	for from > 0 && p.queue[from-1].state == closed {
+		from--
+	}
+	if p.waitingArea() || from == len(p.queue) {
 		return
 	}
-	if m.ident.state != identKnown {
+	if !m.identified() {
 		m.ident.wanted = true
 		return
 	}
-	next := p.nextStamp()
-	for _, b := range p.queue {
-		switch {
-		case b.stamped:
-			continue
-		case b.state == closed:
-			b.state = sealing
-			m.emit(Seal{b.ID, next})
-		}
-		next.BaseSequence = record.AddSequence(next.BaseSequence, b.Count)
+	next := p.expect(from)
+	for _, b := range p.queue[from:] {
+		b.stamp, b.state, b.codec = next, sealing, m.codec
+		m.emit(Seal{b.ID, next, b.codec})
+		next = p.follow(b)
 	}
 }
 
 func (p *partition) maybeResolve(now time.Time) {
-	if len(p.queue) == 0 || p.leader != kafka.NoNode || p.asking || now.Before(p.retryAt) {
+	if p.leader != kafka.NoNode || p.asking || now.Before(p.retryAt) || p.queue.unsent() == 0 {
 		return
 	}
 	p.resolve()
@@ -188,7 +255,9 @@ func (p *partition) maybeOffer(now time.Time) {
 
 // lead moves p to another leader, or to none.
 func (p *partition) lead(leader kafka.NodeID) {
-	p.leader = leader
+	if p.leader != leader {
+		p.leader, p.proven = leader, false
+	}
 	if p.line != nil && p.line.id != leader {
 		p.line.ready = slices.DeleteFunc(p.line.ready, func(q *partition) bool { return q == p })
 		p.line = nil
@@ -200,22 +269,28 @@ func (p *partition) lead(leader kafka.NodeID) {
 func (p *partition) schedule(now time.Time) {
 	var at time.Time
 	for _, b := range p.queue {
-		at = earlier(at, b.deadline)
-		if b.state != flying {
+		if !b.told {
+			at = earlier(at, b.deadline)
+		}
+		if !b.away() {
 			break // the rest came later
 		}
 	}
 	if p.open.is {
 		at = earlier(at, p.closeAt())
 	}
-	if len(p.queue) > 0 && p.flight == nil && p.retryAt.After(now) {
+	if p.retryAt.After(now) && p.queue.unsent() > 0 {
 		at = earlier(at, p.retryAt)
 	}
 	p.m.timers.set(p, at)
 }
 
-// backOff delays the next try of p.
+// backOff delays the next try of p. Failures of several batches that were
+// outstanding at once count once.
 func (p *partition) backOff(now time.Time) {
+	if p.retryAt.After(now) {
+		return
+	}
 	m := p.m
 	p.tries++
 	p.retryAt = now.Add(m.cfg.Backoff.Delay(p.tries, m.rng))
@@ -223,13 +298,13 @@ func (p *partition) backOff(now time.Time) {
 
 // outOfPatience reports whether a topic that was there has been unknown for
 // too long.
-func (p *partition) outOfPatience(now time.Time) bool {
-	if p.unknown.IsZero() {
-		p.unknown = now
+func (r *route) outOfPatience(now time.Time, patience time.Duration) bool {
+	if r.unknown.IsZero() {
+		r.unknown = now
 	}
-	if now.Sub(p.unknown) < p.m.cfg.TopicPatience {
+	if now.Sub(r.unknown) < patience {
 		return false
 	}
-	p.unknown = time.Time{}
+	r.unknown = time.Time{}
 	return true
 }

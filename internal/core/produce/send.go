@@ -15,6 +15,7 @@ type broker struct {
 type request struct {
 	broker *broker
 	items  []*batch
+	behind bool // a batch of it follows one that is outstanding
 }
 
 func (m *Machine) broker(id kafka.NodeID) *broker {
@@ -37,7 +38,7 @@ func (m *Machine) send(now time.Time) {
 	for _, br := range m.lanes {
 		for br.outstanding < m.cfg.BrokerWindow && len(br.ready) > 0 {
 			if items := m.take(br, now); len(items) > 0 {
-				m.request(br, items)
+				m.request(br, items, now)
 			}
 		}
 	}
@@ -49,9 +50,6 @@ func (m *Machine) take(br *broker, now time.Time) []*batch {
 	size, used := 0, 0
 	for _, p := range br.ready {
 		b := p.sendable(now)
-		if b != nil && m.ident.state != identKnown && !b.stamped {
-			b = nil // the identity was dropped: OnIdentity offers it again
-		}
 		if b != nil && size > 0 && size+b.size > m.cfg.RequestBytes {
 			break
 		}
@@ -66,34 +64,41 @@ func (m *Machine) take(br *broker, now time.Time) []*batch {
 	return items
 }
 
-func (m *Machine) request(br *broker, items []*batch) {
+func (m *Machine) request(br *broker, items []*batch, now time.Time) {
 	m.lastReq++
 	req := &request{broker: br, items: items}
 	act := Send{Request: m.lastReq, Broker: br.id, Items: make([]Item, len(items))}
 	for i, b := range items {
+		p := b.part
 		if !b.stamped {
 			b.number()
 		}
-		b.state = flying
-		b.part.flight = b
 		act.Items[i] = Item{Batch: b.ID, Stamp: b.stamp}
+		req.behind = req.behind || p.flying > 0
+		b.state = flying
+		p.flying++
+		p.at = br
 	}
+	act.Behind = req.behind && !m.cfg.Plain
 	m.requests[m.lastReq] = req
 	br.outstanding++
 	m.emit(act)
+	for _, b := range items {
+		b.part.maybeOffer(now)
+	}
 }
 
 // landed takes an outstanding request out of the books.
-func (m *Machine) landed(id RequestID) []*batch {
+func (m *Machine) landed(id RequestID) *request {
 	req := m.requests[id]
 	if req == nil {
-		return nil
+		return &request{broker: &broker{id: kafka.NoNode}}
 	}
 	delete(m.requests, id)
 	req.broker.outstanding--
 	for _, b := range req.items {
 		b.state = ready
-		b.part.flight = nil
+		b.part.flying--
 	}
-	return req.items
+	return req
 }

@@ -104,11 +104,28 @@ func (p *player) do(t *testing.T, f []string) {
 			t.Fatal(err)
 		}
 		p.now = p.now.Add(d)
+	case "written": // request
+		p.m.OnWritten(p.now, RequestID(number(t, f[1])))
+	case "halves": // batch, records of the first half, of the second
+		p.halves(t, BatchID(number(t, f[1])), int32(number(t, f[2])), int32(number(t, f[3])))
 	case "close":
 		p.m.OnClose(errors.New("closed"))
 	default:
 		t.Fatalf("unknown command %q", f)
 	}
+}
+
+func (p *player) halves(t *testing.T, id BatchID, left, right int32) {
+	b := p.m.batches[id]
+	if b == nil {
+		t.Fatalf("batch %d is settled", id)
+	}
+	in := b.Batch
+	in.ID, in.Count = p.id+1, left
+	other := in
+	other.ID, other.Count = p.id+2, right
+	p.id += 2
+	p.m.OnSplit(p.now, id, in, other)
 }
 
 func (p *player) config(t *testing.T, settings []string) {
@@ -121,6 +138,16 @@ func (p *player) config(t *testing.T, settings []string) {
 			p.m.cfg.BrokerWindow = number(t, v)
 		case "request":
 			p.m.cfg.RequestBytes = number(t, v)
+		case "inflight":
+			p.m.cfg.Window = number(t, v)
+		case "codecs":
+			p.m.cfg.Codecs = number(t, v)
+		case "plain":
+			p.m.cfg.Plain, p.m.cfg.Window = true, 1
+		case "duplicates":
+			p.m.cfg.Duplicates = true
+		case "stop":
+			p.m.cfg.StopOnDataLoss = true
 		default:
 			t.Fatalf("unknown setting %q", name)
 		}
@@ -151,15 +178,20 @@ func (p *player) drain(t *testing.T, out *bytes.Buffer) {
 		case CloseOpen:
 			fmt.Fprintln(out, "  close the open batch of", a.Partition)
 		case Seal:
-			fmt.Fprintf(out, "  seal %d as %d/%d+%d\n", a.Batch, a.Stamp.ProducerID, a.Stamp.ProducerEpoch, a.Stamp.BaseSequence)
+			fmt.Fprintf(out, "  seal %d as %d/%d+%d%s\n", a.Batch, a.Stamp.ProducerID, a.Stamp.ProducerEpoch, a.Stamp.BaseSequence,
+				map[int]string{1: " with the second codec", 2: " with the third codec"}[a.Codec])
 		case Send:
-			fmt.Fprintf(out, "  request %d to broker %d:", a.Request, a.Broker)
+			fmt.Fprintf(out, "  request %d to broker %d%s:", a.Request, a.Broker, map[bool]string{true: " (behind others)"}[a.Behind])
 			for _, i := range a.Items {
 				fmt.Fprintf(out, " %d as %d/%d+%d", i.Batch, i.Stamp.ProducerID, i.Stamp.ProducerEpoch, i.Stamp.BaseSequence)
 			}
 			fmt.Fprintln(out)
 		case Resolve:
 			fmt.Fprintln(out, "  resolve", a.Partition, map[bool]string{true: "anew"}[a.Invalid])
+		case Split:
+			fmt.Fprintln(out, "  split", a.Batch)
+		case Report:
+			fmt.Fprintf(out, "  report for %v: %v\n", a.Partition, a.Err)
 		case Finish:
 			fmt.Fprintf(out, "  batch %d: %s\n", a.Batch, told(a.Outcome))
 		}
@@ -221,6 +253,8 @@ func failure(t *testing.T, how string) error {
 		return &kafka.DialError{Addr: "b:1", Err: errors.New("connection refused")}
 	case "lost":
 		return &kafka.ConnError{Name: "Produce", Addr: "b:1", Lane: "produce", Written: 9, Err: errors.New("connection reset")}
+	case "version":
+		return &kafka.VersionError{Name: "Produce"}
 	case "final":
 		return Final(&kafka.AuthError{Addr: "b:1", Mechanism: "PLAIN"})
 	}
