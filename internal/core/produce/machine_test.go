@@ -44,7 +44,7 @@ func TestP5R9B082SequencesWrapInsideABatch(t *testing.T) {
 
 // A second request of a partition beside one that is outstanding makes this
 // fail.
-func TestP7P8OneBatchOfAPartitionIsOutstanding(t *testing.T) {
+func TestP7P8OneBatchOfAPartitionIsOutstandingAtAnUnprovenLeader(t *testing.T) {
 	now := time.Unix(0, 0)
 	m := New(Config{}, nil)
 	tp := kafka.TopicPartition{Topic: "t"}
