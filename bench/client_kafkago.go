@@ -99,7 +99,7 @@ func kafkaGoEach(ctx context.Context, j load.Job, read func(ctx context.Context,
 // kafkaGoProduce writes batches as large as those of the others, which are not
 // idempotent: kafka-go has no idempotence. Its own defaults make batches of 100
 // records after a second.
-func kafkaGoProduce(_ context.Context, j load.Job) (load.Measured, error) {
+func kafkaGoProduce(ctx context.Context, j load.Job) (load.Measured, error) {
 	var done atomic.Int64
 	var failed atomic.Pointer[error]
 	w := &kafka.Writer{
@@ -112,6 +112,9 @@ func kafkaGoProduce(_ context.Context, j load.Job) (load.Measured, error) {
 			}
 			done.Add(int64(len(ms)))
 		},
+	}
+	if err := w.WriteMessages(ctx, kafka.Message{Value: warm}); err != nil {
+		return nil, err
 	}
 	values := load.Values(j.Size, load.Ring)
 	return func(ctx context.Context, _ *load.Result) (int, error) {

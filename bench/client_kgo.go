@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/bench/load"
 )
@@ -108,7 +107,7 @@ func kgoProduceWith(ctx context.Context, j load.Job, get func() *kgo.Record, put
 	if err != nil {
 		return nil, err
 	}
-	if err := cl.Ping(ctx); err != nil {
+	if err := cl.ProduceSync(ctx, &kgo.Record{Value: warm}).FirstErr(); err != nil {
 		return nil, err
 	}
 	values := load.Values(j.Size, load.Ring)
@@ -143,5 +142,5 @@ func kgoRequests(ctx context.Context, j load.Job) (load.Measured, error) {
 	if err != nil {
 		return nil, err
 	}
-	return requests(j, func(ctx context.Context, req kmsg.Request) (kmsg.Response, error) { return cl.Request(ctx, req) }), cl.Ping(ctx)
+	return requests(j, cl.Broker(node).Request), cl.Ping(ctx)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -102,7 +101,11 @@ func ottlaProducer(ctx context.Context, j load.Job, batch int) (*producer.Produc
 	if err != nil {
 		return nil, err
 	}
-	return producer.New(c, producer.Config{Compression: z, BatchBytes: batch})
+	p, err := producer.New(c, producer.Config{Compression: z, BatchBytes: batch})
+	if err == nil {
+		_, err = p.Send(ctx, kafka.Record{Topic: j.Topic, Value: warm})
+	}
+	return p, err
 }
 
 // ottlaSlices appends slices of 500 records.
@@ -184,27 +187,34 @@ func ottlaSingles(ctx context.Context, j load.Job) (load.Measured, error) {
 
 func ottlaRequests(ctx context.Context, j load.Job) (load.Measured, error) {
 	c, err := ottlaCluster(ctx, j)
-	return requests(j, func(ctx context.Context, req kmsg.Request) (kmsg.Response, error) { return c.Request(ctx, req) }), err
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Request(ctx, kmsg.NewPtrMetadataRequest()); err != nil { // now it knows the broker
+		return nil, err
+	}
+	return requests(j, c.Broker(node).Request), nil
 }
+
+// node is the only broker of either kind.
+const node = 1
 
 // requests sends the requests of a job through one function.
 func requests(j load.Job, send func(context.Context, kmsg.Request) (kmsg.Response, error)) load.Measured {
+	var req kmsg.Request
+	switch j.Op {
+	case "metadata":
+		m := kmsg.NewPtrMetadataRequest()
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = kmsg.StringPtr(j.Topic)
+		m.Topics = append(m.Topics, t)
+		req = m
+	case "heartbeat":
+		h := kmsg.NewPtrHeartbeatRequest()
+		h.Group, h.MemberID = "g", "m"
+		req = h
+	}
 	one := func(ctx context.Context) error {
-		var req kmsg.Request
-		switch j.Op {
-		case "metadata":
-			m := kmsg.NewPtrMetadataRequest()
-			t := kmsg.NewMetadataRequestTopic()
-			t.Topic = kmsg.StringPtr(j.Topic)
-			m.Topics = append(m.Topics, t)
-			req = m
-		case "heartbeat":
-			h := kmsg.NewPtrHeartbeatRequest()
-			h.Group, h.MemberID = "g", "m"
-			req = h
-		default:
-			return fmt.Errorf("no request is called %q", j.Op)
-		}
 		_, err := send(ctx, req)
 		return err
 	}

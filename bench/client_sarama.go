@@ -59,6 +59,11 @@ func saramaConsume(_ context.Context, j load.Job) (load.Measured, error) {
 // saramaProduce produces through the asynchronous producer.
 func saramaProduce(_ context.Context, j load.Job) (load.Measured, error) {
 	p, err := sarama.NewAsyncProducer([]string{j.Addr}, saramaConfig(j))
+	if err != nil {
+		return nil, err
+	}
+	p.Input() <- &sarama.ProducerMessage{Topic: j.Topic, Value: sarama.ByteEncoder(warm)}
+	<-p.Successes()
 	values := load.Values(j.Size, load.Ring)
 	return func(ctx context.Context, _ *load.Result) (done int, err error) {
 		go func() {

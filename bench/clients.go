@@ -8,6 +8,10 @@ import (
 
 var errSize = errors.New("a value has not the length it should have")
 
+// warm is what a producer sends before it is measured, so that it knows the
+// topic and has its id.
+var warm = []byte("warm")
+
 // clients are the ways to do a job, by the name that Job.Client has. That of
 // confluent-kafka-go is a program of its own, as it needs cgo.
 var clients = map[string]load.Client{

@@ -137,4 +137,4 @@ func (c *client) candidates(avoid []string) meta.Candidates {
 }
 
 // peerOf is the peer at the address of a broker.
-func (c *client) peerOf(b kafka.Broker) (*netconn.Peer, error) { return c.pool.at(b.Addr()) }
+func (c *client) peerOf(b kafka.Broker) (*netconn.Peer, error) { return c.pool.of(b) }

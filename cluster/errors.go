@@ -130,8 +130,11 @@ func (*inDoubt) MayHaveHappened() bool { return true }
 
 // opError frames an error with the operation, once.
 func opError(op string, broker kafka.NodeID, err error) error {
+	if err == nil { // before oe, which would be allocated
+		return nil
+	}
 	var oe *kafka.OpError
-	if err == nil || errors.As(err, &oe) || errors.Is(err, ErrClosed) {
+	if errors.As(err, &oe) || errors.Is(err, ErrClosed) {
 		return err
 	}
 	return &kafka.OpError{Op: op, Broker: broker, Partition: -1, Err: err}

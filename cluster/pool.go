@@ -21,8 +21,18 @@ type pool struct {
 	expect map[string]expectation // what known addresses should say of themselves
 	barred map[string]bar         // addresses that belong to another cluster
 	late   map[string]bool        // addresses whose last answer took long, or has not come
+	addrs  map[hostPort]string    // canonical addresses of brokers that were asked for
 	closed error
 }
+
+// hostPort is where a broker says it is.
+type hostPort struct {
+	host string
+	port int32
+}
+
+// mostAddrs bounds the addresses that are remembered: beyond it all are forgotten.
+const mostAddrs = 4096
 
 // bar refuses an address that belongs to another cluster.
 type bar struct {
@@ -43,14 +53,35 @@ type expectation struct {
 func newPool(tasks *task.Group, cfg *netconn.Config) *pool {
 	return &pool{
 		tasks: tasks, cfg: cfg, peers: make(map[string]*netconn.Peer),
-		expect: make(map[string]expectation), barred: make(map[string]bar), late: make(map[string]bool),
+		expect: make(map[string]expectation), barred: make(map[string]bar), late: make(map[string]bool), addrs: make(map[hostPort]string),
 	}
+}
+
+// of is the peer of a broker, made if need be. The address is not put together
+// anew for each request.
+func (p *pool) of(b kafka.Broker) (*netconn.Peer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := hostPort{b.Host, b.Port}
+	addr, ok := p.addrs[at]
+	if !ok {
+		addr = b.Addr()
+		if len(p.addrs) >= mostAddrs {
+			clear(p.addrs)
+		}
+		p.addrs[at] = addr
+	}
+	return p.atLocked(addr)
 }
 
 // at is the peer of an address, made if need be.
 func (p *pool) at(addr string) (*netconn.Peer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.atLocked(addr)
+}
+
+func (p *pool) atLocked(addr string) (*netconn.Peer, error) {
 	if p.closed != nil {
 		return nil, p.closed
 	}

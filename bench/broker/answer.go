@@ -110,7 +110,7 @@ func (b *Broker) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	for _, t := range topics {
 		mt := kmsg.NewMetadataResponseTopic()
 		mt.Topic, mt.TopicID = kmsg.StringPtr(t.name), t.id
-		for p := range int32(Parts) {
+		for p := range t.parts() {
 			mp := kmsg.NewMetadataResponseTopicPartition()
 			mp.Partition, mp.Leader, mp.LeaderEpoch = p, node, 0
 			mp.Replicas, mp.ISR = []int32{node}, []int32{node}

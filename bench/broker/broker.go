@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Parts is the number of partitions of every topic.
+// Parts is the number of partitions of a topic that holds records.
 const Parts = 6
 
 // Broker serves connections of one listener.
@@ -39,6 +39,14 @@ type topic struct {
 	log  *log
 	mu   sync.Mutex
 	ends [Parts]int64 // of what was produced
+}
+
+// parts is the number of partitions: one of the topic whose Metadata is measured.
+func (t *topic) parts() int32 {
+	if t.name == "requests" {
+		return 1
+	}
+	return Parts
 }
 
 // Listen makes a broker on a free port of the loopback.

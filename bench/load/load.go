@@ -91,6 +91,11 @@ func (r *Result) do(c Client) error {
 	r.Seconds = time.Since(start).Seconds()
 	r.CPU = cpuTime() - cpu
 	runtime.ReadMemStats(&after)
+	if file := os.Getenv("BENCH_HEAP"); file != "" {
+		if err := heapProfile(file); err != nil {
+			return err
+		}
+	}
 	r.Mallocs, r.AllocBytes = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
 	r.PeakRSS = peakRSS()
 	return err
@@ -106,6 +111,19 @@ func profile(file string) (stop func(), err error) {
 		return nil, err
 	}
 	return func() { pprof.StopCPUProfile(); _ = f.Close() }, nil
+}
+
+// heapProfile writes what was allocated since the process began to file. Set
+// GODEBUG=memprofilerate=1 to have all of it.
+func heapProfile(file string) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	runtime.GC()
+	runtime.GC()
+	return pprof.Lookup("allocs").WriteTo(f, 0)
 }
 
 // cpuTime is the processor time of this process in seconds.
