@@ -41,7 +41,7 @@ func (c *Cluster) onAnswer(a asked, wire []byte) []byte {
 	ms := c.throttle.of(a.key)
 	interest := ms > 0
 	switch kmsg.Key(a.key) {
-	case kmsg.CreateTopics, kmsg.CreatePartitions, kmsg.OffsetForLeaderEpoch:
+	case kmsg.CreateTopics, kmsg.CreatePartitions, kmsg.OffsetForLeaderEpoch, kmsg.DescribeConfigs:
 		interest = true
 	case kmsg.Metadata, kmsg.FindCoordinator, kmsg.DescribeCluster:
 		interest = interest || c.nodes.anyStopped()
@@ -68,7 +68,9 @@ func (c *Cluster) onAnswer(a asked, wire []byte) []byte {
 			placer{c}.placeAstray(t.Topic)
 		}
 	case *kmsg.OffsetForLeaderEpochResponse:
-		fixEpochEnds(c, a.epochs, resp)
+		fixEpochEnds(c, a.req.(*kmsg.OffsetForLeaderEpochRequest), resp)
+	case *kmsg.DescribeConfigsResponse:
+		addVerification(a.req.(*kmsg.DescribeConfigsRequest), resp)
 	case *kmsg.MetadataResponse:
 		c.nodes.hideStopped(resp)
 	case *kmsg.FindCoordinatorResponse:

@@ -35,7 +35,7 @@ type conn struct {
 type asked struct {
 	key, version int16
 	correlation  int32
-	epochs       *kmsg.OffsetForLeaderEpochRequest // of that key
+	req          kmsg.Request // of the keys whose answers are completed by it, else nil
 }
 
 // maxAsked bounds asked: a client that wants no answers (acks=0) leaves
@@ -80,8 +80,12 @@ func (c *conn) next() error {
 	if len(c.asked) == maxAsked {
 		c.asked = slices.Delete(c.asked, 0, 1)
 	}
-	epochs, _ := req.(*kmsg.OffsetForLeaderEpochRequest)
-	c.asked = append(c.asked, asked{r.Key, r.Version, r.Correlation, epochs})
+	var kept kmsg.Request
+	switch req.(type) {
+	case *kmsg.OffsetForLeaderEpochRequest, *kmsg.DescribeConfigsRequest:
+		kept = req
+	}
+	c.asked = append(c.asked, asked{r.Key, r.Version, r.Correlation, kept})
 	c.mu.Unlock()
 	binary.BigEndian.PutUint32(c.prefix[:], uint32(len(raw)))
 	c.in, c.rest = c.prefix[:], raw

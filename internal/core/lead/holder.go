@@ -1,6 +1,9 @@
 package lead
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Holder is the schedule of one leadership, on the local clock alone.
 type Holder struct {
@@ -8,6 +11,8 @@ type Holder struct {
 	start time.Duration // taken before the last confirmed lease was sent; what stands in it as granted
 	next  time.Duration // of the next attempt to renew
 	tries int           // failed since
+
+	stopped bool
 }
 
 // NewHolder makes the schedule of a leadership whose grant was sent at start.
@@ -33,7 +38,12 @@ func (h *Holder) OnFailed(now, delay time.Duration) {
 func (h *Holder) Tries() int { return h.tries }
 
 // RenewAt is when the next renewal is due.
-func (h *Holder) RenewAt() time.Duration { return h.next }
+func (h *Holder) RenewAt() time.Duration {
+	if h.stopped {
+		return math.MaxInt64
+	}
+	return h.next
+}
 
 // StepDownAt is when the leadership ends by itself: before the lease does, by
 // the stop margin.
@@ -50,3 +60,6 @@ func (h *Holder) Over(now time.Duration) bool { return now >= h.StepDownAt() }
 func (h *Holder) AttemptFor(now time.Duration) time.Duration {
 	return max(0, h.StepDownAt()-now) / 2
 }
+
+// Stop lets the lease run out: no further renewal is due.
+func (h *Holder) Stop() { h.stopped = true }

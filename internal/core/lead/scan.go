@@ -43,9 +43,6 @@ func (s *Scanner) Scan(p *kmsg.FetchResponseTopicPartition, at kafka.Offset, f f
 			return next, nil
 		}
 		data = rest
-		if b.NextOffset() <= at {
-			continue
-		}
 		if err := s.batch(b, at, aborted, f); err != nil {
 			return b.NextOffset(), err
 		}
@@ -54,6 +51,10 @@ func (s *Scanner) Scan(p *kmsg.FetchResponseTopicPartition, at kafka.Offset, f f
 }
 
 func (s *Scanner) batch(b record.Batch, at kafka.Offset, aborted *aborted, f func(Entry)) error {
+	passed := b.NextOffset() <= at
+	if passed && !b.Control() {
+		return nil
+	}
 	if err := b.Verify(); err != nil {
 		return err
 	}

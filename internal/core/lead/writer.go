@@ -86,13 +86,19 @@ type Writer struct {
 	doubt   bool // a copy of a request may still be under way
 	inside  bool // the record goes into a transaction that the user ends
 
-	outcome Outcome
-	code    int16
-	at      Step
-	cause   error
+	result
 	offset  kafka.Offset
 	maybe   bool // the write may have happened although the pair is lost
 	earlier bool // what is being ended is of an earlier write
+	closing bool // nothing follows what is being ended
+}
+
+// result is what became of a write, and what decided.
+type result struct {
+	outcome Outcome
+	at      Step
+	code    int16
+	cause   error
 }
 
 // NewWriter makes the writer of a pair that a coordinator has just given.
@@ -127,7 +133,7 @@ func (w *Writer) Begin(now time.Duration) { w.begin(now, false) }
 func (w *Writer) Join(now time.Duration) { w.begin(now, true) }
 
 func (w *Writer) begin(now time.Duration, inside bool) {
-	w.outcome, w.code, w.at, w.cause, w.inside = Pending, 0, 0, nil, inside
+	w.result, w.inside, w.closing = result{}, inside, false
 	w.earlier = w.ending != 0 || w.open && !inside
 	w.maybe = w.ending == Commit
 	switch {
@@ -157,10 +163,27 @@ func (w *Writer) reinit(now time.Duration) {
 	w.to(Reinit)
 }
 
+// Abandon starts to end what is open, without anything new, and reports
+// whether there is something.
+func (w *Writer) Abandon() bool {
+	if w.step != 0 && w.outcome == Pending {
+		return true
+	}
+	if !w.open && w.ending == 0 || w.outcome == Over {
+		return false
+	}
+	w.outcome, w.earlier, w.closing = Pending, true, true
+	w.to(Abort)
+	if w.ending != 0 {
+		w.to(w.ending)
+	}
+	return true
+}
+
 func (w *Writer) to(s Step) { w.step, w.attempt, w.move = s, 1, false }
 
 func (w *Writer) end(o Outcome, at Step, code int16, cause error) {
-	w.outcome, w.at, w.code, w.cause, w.step = o, at, code, cause, 0
+	w.result, w.step = result{o, at, code, cause}, 0
 }
 
 // Next is the request to send, false when the write is over.
@@ -299,7 +322,7 @@ func (w *Writer) onEnd(now time.Duration, r Reaction) {
 	} else { // the other result was reached, or there was no transaction
 		w.doubt = true
 	}
-	if done {
+	if done || w.closing {
 		w.end(Written, Commit, 0, nil)
 		return
 	}

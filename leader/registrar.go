@@ -1,0 +1,187 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/internal/core/lead"
+	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/record"
+	"github.com/ottla/ottla/record/compress"
+)
+
+// registrar writes registrations: a plain idempotent producer, shared by all
+// roles. Losing its identity is nobody's loss of a role.
+type registrar struct {
+	kafka Kafka
+	cfg   *Config
+	topic *topic
+	turn  chan struct{} // capacity 1: one record at a time
+	pair  lead.Token    // owned by the turn
+	seq   map[int32]int32
+}
+
+func newRegistrar(k Kafka, cfg *Config, t *topic) *registrar {
+	return &registrar{kafka: k, cfg: cfg, topic: t, turn: make(chan struct{}, 1), pair: lead.NoToken}
+}
+
+// register appends a registration and returns its offset: the place in the
+// roster. It is kafka.Offset(-1) where the broker knew the record already.
+func (r *registrar) register(ctx context.Context, role string) (kafka.Offset, error) {
+	return r.append(ctx, role, lead.Registration{Member: r.cfg.Member, At: r.wall()}.Append(nil))
+}
+
+// wall is the time for a registration; a clock before 1970 only shifts who
+// waits how long.
+func (r *registrar) wall() kafka.Timestamp { return max(0, r.cfg.now().Wall) }
+
+// remove takes the member out of the roster.
+func (r *registrar) remove(ctx context.Context, role string) error {
+	_, err := r.append(ctx, role, nil)
+	return err
+}
+
+func (r *registrar) append(ctx context.Context, role string, value []byte) (kafka.Offset, error) {
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return -1, failed(ErrProducer, role, "register", context.Cause(ctx))
+	}
+	key := lead.Key{Kind: lead.KindRegistration, Role: role, Member: r.cfg.Member}.Append(nil)
+	p, err := r.topic.partitionOf(role)
+	if err != nil {
+		return -1, failed(ErrInvalidConfig, role, "register", err)
+	}
+	off, err := r.deliver(ctx, p, key, value)
+	return off, failed(ErrProducer, role, "register", err)
+}
+
+// deliver repeats the record until the broker has taken it, under one number as
+// long as the identity lasts.
+func (r *registrar) deliver(ctx context.Context, p int32, key, value []byte) (kafka.Offset, error) {
+	var wrong *layout
+	for tries := 1; ; tries++ {
+		off, l, err := r.try(ctx, p, wrong, key, value)
+		if err == nil {
+			r.seq[p]++
+			return off, nil
+		}
+		code := codeOf(err)
+		switch reaction := lead.React(code); {
+		case code == 46: // DUPLICATE_SEQUENCE_NUMBER: it is there, the offset is not told
+			r.seq[p]++
+			return -1, nil
+		case reaction == lead.Lost, reaction == lead.Gap, reaction == lead.Ask:
+			r.pair = lead.NoToken // the next try takes a new identity
+		case code != 0 && reaction == lead.Unsure && code != -1 && code != 7 && code != 20, reaction == lead.Configured:
+			return -1, err
+		default:
+			wrong = l
+		}
+		if serr := sleep(ctx, backoff(tries)); serr != nil {
+			return -1, errors.Join(serr, err)
+		}
+	}
+}
+
+func (r *registrar) try(ctx context.Context, p int32, wrong *layout, key, value []byte) (kafka.Offset, *layout, error) {
+	if r.pair == lead.NoToken {
+		if err := r.identify(ctx); err != nil {
+			return -1, nil, err
+		}
+	}
+	node, l, err := r.topic.leader(ctx, p, wrong)
+	if err != nil {
+		return -1, l, err
+	}
+	rec := outRecord{partition: p, key: key, value: value, at: r.cfg.now().Wall, timeout: r.cfg.RequestTimeout}
+	resp, err := rec.send(ctx, r.kafka, node, record.Stamp{ProducerID: r.pair.ID, ProducerEpoch: r.pair.Epoch, BaseSequence: r.seq[p]})
+	if err != nil {
+		return -1, l, err
+	}
+	if resp.ErrorCode == kerr.TopicAuthorizationFailed.Code {
+		return -1, l, unauthorized(resp.ErrorCode, "registering", "WRITE on topic "+Topic)
+	}
+	return kafka.Offset(resp.BaseOffset), l, kafka.CodeError(resp.ErrorCode, resp.ErrorMessage)
+}
+
+func (r *registrar) identify(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.RequestTimeout)
+	defer cancel()
+	req := kmsg.NewPtrInitProducerIDRequest()
+	resp, err := r.kafka.Request(ctx, req)
+	if err != nil {
+		return err
+	}
+	i, ok := resp.(*kmsg.InitProducerIDResponse)
+	if !ok {
+		return errors.New("the answer is none to InitProducerId")
+	}
+	if i.ErrorCode == kerr.ClusterAuthorizationFailed.Code {
+		return unauthorized(i.ErrorCode, "registering", "WRITE on topic "+Topic+" (or IDEMPOTENT_WRITE on the cluster)")
+	}
+	if err := kafka.CodeError(i.ErrorCode, nil); err != nil {
+		return err
+	}
+	r.pair, r.seq = lead.Token{ID: kafka.ProducerID(i.ProducerID), Epoch: kafka.ProducerEpoch(i.ProducerEpoch)}, map[int32]int32{}
+	return nil
+}
+
+// outRecord is one record on its way to a partition of the topic.
+type outRecord struct {
+	partition  int32
+	key, value []byte
+	headers    []kafka.Header
+	at         kafka.Timestamp
+	txn        *string       // the transactional id, nil for a plain record
+	timeout    time.Duration // of one attempt
+}
+
+// send makes one attempt at one broker.
+func (o outRecord) send(ctx context.Context, k Kafka, node kafka.NodeID, s record.Stamp) (*kmsg.ProduceResponseTopicPartition, error) {
+	var b record.Builder
+	b.Reset(nil)
+	b.Append(o.at, o.key, o.value, o.headers)
+	wire, _ := b.Seal(s, compress.None, nil, 0, nil)
+	req := kmsg.NewPtrProduceRequest()
+	req.TransactionID, req.Acks, req.TimeoutMillis = o.txn, -1, int32(o.timeout.Milliseconds())
+	t := kmsg.NewProduceRequestTopic()
+	t.Topic = Topic
+	p := kmsg.NewProduceRequestTopicPartition()
+	p.Partition, p.Records = o.partition, wire
+	t.Partitions = append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	resp, err := k.RequestBroker(ctx, node, req, maxProduce)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPin(resp, maxProduce); err != nil {
+		return nil, err
+	}
+	r, ok := resp.(*kmsg.ProduceResponse)
+	if !ok || len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
+		return nil, errors.New("the answer is not about the record")
+	}
+	return &r.Topics[0].Partitions[0], nil
+}
+
+// probe asks for an identity, which needs the right to write.
+func (r *registrar) probe(ctx context.Context) error {
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return failed(ErrProducer, "", "register", context.Cause(ctx))
+	}
+	if r.pair != lead.NoToken {
+		return nil
+	}
+	return failed(ErrProducer, "", "register", r.identify(ctx))
+}

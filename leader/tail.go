@@ -1,0 +1,124 @@
+package leader
+
+import (
+	"context"
+	"time"
+
+	"github.com/ottla/ottla/kafka"
+)
+
+// follow makes sure that the partitions that a broker leads are polled.
+func (f *follower) follow(node kafka.NodeID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.loops[node] {
+		return
+	}
+	f.loops[node] = f.tasks.Go(func(ctx context.Context) error {
+		f.poll(ctx, node)
+		return nil
+	})
+}
+
+// led are the partitions that are to be polled at a broker. Without one the
+// poll of the broker ends, which is noted under the same lock.
+func (f *follower) led(node kafka.NodeID, l *layout) []*partition {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []*partition
+	for id, p := range f.parts {
+		if l != nil && int(id) < len(l.leaders) && l.leaders[id] == node && p.view().read {
+			out = append(out, p)
+		}
+	}
+	if len(out) == 0 {
+		f.loops[node] = false
+	}
+	return out
+}
+
+// poll waits for records of all partitions that one broker leads.
+func (f *follower) poll(ctx context.Context, node kafka.NodeID) {
+	tries := 0
+	for ctx.Err() == nil {
+		l := f.topic.known()
+		ps := f.led(node, l)
+		if len(ps) == 0 {
+			return
+		}
+		if f.pollOnce(ctx, node, ps) {
+			tries = 0
+			continue
+		}
+		tries++
+		if sleep(ctx, backoff(tries)) != nil {
+			return
+		}
+		f.relocate(ctx, l)
+	}
+}
+
+// pollOnce reports whether every partition was answered for.
+func (f *follower) pollOnce(ctx context.Context, node kafka.NodeID, ps []*partition) bool {
+	at := make(map[int32]kafka.Offset, len(ps))
+	var id kafka.TopicID
+	for _, p := range ps {
+		v := p.view()
+		at[p.id], id = v.next, v.topic
+	}
+	resp, err := f.fetchFrom(ctx, node, fetchOf(committed, f.cfg.FetchWait), at, id)
+	if err != nil {
+		if ctx.Err() == nil {
+			for _, p := range ps {
+				p.failed(err)
+			}
+		}
+		return false
+	}
+	good := true
+	for _, p := range ps {
+		if err := f.take(p, resp, at[p.id]); err != nil {
+			p.failed(err)
+			good = false
+			continue
+		}
+		if p.hides(f.cfg.FetchWait) {
+			_ = f.peek(ctx, node, p, p.view().high) // it is tried again after the next wait
+		}
+	}
+	if good && resp.ThrottleMillis > 0 {
+		_ = sleep(ctx, time.Duration(resp.ThrottleMillis)*time.Millisecond)
+	}
+	return good
+}
+
+// relocate asks where the partitions are, reads those that were reset again,
+// and has each polled at its leader.
+func (f *follower) relocate(ctx context.Context, stale *layout) {
+	l, err := f.topic.refresh(ctx, stale)
+	if err != nil {
+		return
+	}
+	f.mu.Lock()
+	ps := make([]*partition, 0, len(f.parts))
+	for _, p := range f.parts {
+		ps = append(ps, p)
+	}
+	f.mu.Unlock()
+	for _, p := range ps {
+		p.belongs(l.id)
+		if int(p.id) >= len(l.leaders) || l.leaders[p.id] < 0 {
+			continue
+		}
+		if !p.view().read {
+			f.tasks.Go(func(ctx context.Context) error {
+				ctx, cancel := context.WithTimeout(ctx, f.cfg.RequestTimeout)
+				defer cancel()
+				_, _ = f.sync(ctx, p) // who needs it tries again
+				return nil
+			})
+			continue
+		}
+		f.follow(l.leaders[p.id])
+	}
+}
