@@ -31,6 +31,10 @@ func Need(req kmsg.Request) (least int16, why string) {
 		for i := range r.Members {
 			n.from(3, r.Members[i].InstanceID != nil, "a member is named by its instance id")
 		}
+	case *kmsg.InitProducerIDRequest:
+		n.from(3, r.ProducerID >= 0 || r.ProducerEpoch >= 0, "the next epoch of a producer is asked for (KIP-360)")
+	case *kmsg.TxnOffsetCommitRequest:
+		n.from(3, r.MemberID != "" || r.Generation >= 0, "offsets are committed as a member of the group (KIP-447)")
 	case *kmsg.DescribeClusterRequest:
 		n.from(1, r.EndpointType == 2, "controllers are asked for")
 		n.from(2, r.IncludeFencedBrokers, "fenced brokers are asked for")

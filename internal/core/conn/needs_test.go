@@ -48,6 +48,10 @@ func TestC24C25AFieldThatAVersionCannotCarryIsNotLeftOut(t *testing.T) {
 		{&kmsg.LeaveGroupRequest{Members: make([]kmsg.LeaveGroupRequestMember, 1)}, 0, ""},
 		{&kmsg.LeaveGroupRequest{Members: make([]kmsg.LeaveGroupRequestMember, 2)}, 3, "several members"},
 		{&kmsg.LeaveGroupRequest{Members: []kmsg.LeaveGroupRequestMember{{InstanceID: kmsg.StringPtr("i")}}}, 3, "instance id"},
+		{&kmsg.InitProducerIDRequest{ProducerID: -1, ProducerEpoch: -1}, 0, ""},
+		{&kmsg.InitProducerIDRequest{ProducerID: 7, ProducerEpoch: 0}, 3, "next epoch"},
+		{&kmsg.TxnOffsetCommitRequest{Generation: -1}, 0, ""}, {&kmsg.TxnOffsetCommitRequest{Generation: 4}, 3, "as a member"},
+		{&kmsg.TxnOffsetCommitRequest{Generation: -1, MemberID: "m"}, 3, "as a member"},
 		{controllers, 1, "controllers"}, {fenced, 2, "fenced"},
 		{&kmsg.ListConfigResourcesRequest{ResourceTypes: []int8{2}}, 1, "by type"},
 	} {
