@@ -16,16 +16,22 @@ import (
 
 // Admin asks about a cluster and changes it. Make it with [New]. It is safe for
 // concurrent use, and needs no Close.
-type Admin struct {
+type Admin struct{ *client }
+
+// New makes an Admin on c. Once c is closed its calls fail with
+// [cluster.ErrClosed].
+func New(c *cluster.Cluster) *Admin { return &Admin{&client{c: c, rng: c.NewRand()}} }
+
+// Groups is the part about groups.
+func (a *Admin) Groups() *Groups { return &Groups{a.client} }
+
+// client is what an Admin and its parts send their requests with.
+type client struct {
 	c *cluster.Cluster
 
 	mu  sync.Mutex
 	rng *rand.Rand // of the backoffs; guarded by mu
 }
-
-// New makes an Admin on c. Once c is closed its calls fail with
-// [cluster.ErrClosed].
-func New(c *cluster.Cluster) *Admin { return &Admin{c: c, rng: c.NewRand()} }
 
 // Request sends any request of the protocol to the broker or brokers that it is
 // for, as [cluster.Cluster.Request] does, and returns the answer as it came.
@@ -67,7 +73,7 @@ func brokerTimeout(ctx context.Context) int32 {
 }
 
 // pause waits before attempt n of something, or returns why there is none.
-func (a *Admin) pause(ctx context.Context, b retry.Backoff, n int) error {
+func (a *client) pause(ctx context.Context, b retry.Backoff, n int) error {
 	a.mu.Lock()
 	d := b.Delay(n, a.rng)
 	a.mu.Unlock()

@@ -37,7 +37,7 @@ func (a *Admin) DescribeCluster(ctx context.Context) (Cluster, error) {
 	return out, nil
 }
 
-func (a *Admin) clusterFromMetadata(ctx context.Context) (Cluster, error) {
+func (a *client) clusterFromMetadata(ctx context.Context) (Cluster, error) {
 	resp, err := metadataRequest().RequestWith(ctx, a.c)
 	if err != nil {
 		return Cluster{Controller: kafka.NoNode}, err

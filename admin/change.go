@@ -18,7 +18,7 @@ type answers map[int]error
 // which the broker says that it did nothing: it is not the controller any more
 // (41), or holds changes back (89). What may have been read is not sent again.
 // send makes the request for the items at some places.
-func (a *Admin) change(ctx context.Context, n int, send func(open []int) (answers, error)) []error {
+func (a *client) change(ctx context.Context, n int, send func(open []int) (answers, error)) []error {
 	errs := make([]error, n)
 	open := make([]int, n)
 	for i := range open {
@@ -60,7 +60,7 @@ func untouched(err error) bool {
 }
 
 // forgetController has the controller looked up again.
-func (a *Admin) forgetController(ctx context.Context) {
+func (a *client) forgetController(ctx context.Context) {
 	if b, err := a.c.Controller(ctx); err == nil {
 		a.c.InvalidateController(b.ID)
 	}

@@ -62,7 +62,7 @@ func (a *Admin) CreateTopics(ctx context.Context, topics []NewTopic, mode Mode) 
 		switch {
 		case errs[i] != nil:
 			res[i].Value = CreatedTopic{}
-			res[i].Err = a.inDoubt(res[i].Err, mode, wanted{ref, hasPartitions(1)}, anyBroker)
+			res[i].Err = a.inDoubt(res[i].Err, mode, "topic "+ref.Name, a.madeOf(wanted{ref, hasPartitions(1)}))
 		case mode == Visible:
 			want = append(want, wanted{ref, hasPartitions(res[i].Value.Partitions)})
 		}

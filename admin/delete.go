@@ -73,7 +73,7 @@ func (a *Admin) DeleteTopics(ctx context.Context, topics []TopicRef, mode Mode) 
 		switch {
 		case errs[i] != nil:
 			res[i].Value = kafka.TopicID{}
-			res[i].Err = a.inDoubt(res[i].Err, mode, wanted{ref, gone(kafka.TopicID{})}, everyBroker)
+			res[i].Err = a.inDoubt(res[i].Err, mode, "topic "+ref.String(), a.goneOf(wanted{ref, gone(kafka.TopicID{})}))
 		case mode == Visible:
 			want = append(want, w)
 		}

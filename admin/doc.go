@@ -1,7 +1,8 @@
 // Package admin asks about a Kafka cluster and changes it: topics, configs,
-// offsets, records, transactions, producers.
+// offsets, records, transactions, producers, groups.
 //
-// [New] makes an [Admin] on a [cluster.Cluster], whose connections it shares.
+// [New] makes an [Admin] on a [cluster.Cluster], whose connections it shares;
+// [Admin.Groups] is its part about groups.
 // A call about several items returns [Results], one for each item in the order
 // asked, so that one item that fails takes nothing from the others; look at
 // each Err, or at Results.Err for the first. Calls about one thing return a

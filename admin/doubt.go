@@ -9,21 +9,21 @@ import (
 // happened: the request was sent, and its answer was lost or says so. It is
 // never sent again by itself; Resolve looks what became of it.
 type InDoubtError struct {
-	Topic string
-	Err   error
+	What string // such as "topic orders"
+	Err  error
 
-	a     *Admin
-	want  wanted
-	shown showing
-	over  time.Time // when the broker has given the request up
+	a    *client
+	read func(ctx context.Context) reading
+	over time.Time // when the broker has given the request up
 }
 
-// showing says which brokers have to show a change for it to have happened.
-type showing uint8
+// reading is what brokers show of a change at the moment.
+type reading uint8
 
 const (
-	anyBroker   showing = iota // one that shows a new topic proves it
-	everyBroker                // one that still shows a deleted topic may be behind
+	unreadable reading = iota // not enough of them answer
+	shown                     // it has happened
+	notShown                  // all of them answer, and none shows it
 )
 
 func (e *InDoubtError) Error() string {
@@ -36,14 +36,14 @@ func (e *InDoubtError) Unwrap() error { return e.Err }
 func (*InDoubtError) MayHaveHappened() bool { return true }
 
 // inDoubt is err, as an InDoubtError where it leaves the outcome open.
-func (a *Admin) inDoubt(err error, mode Mode, w wanted, s showing) error {
+func (a *client) inDoubt(err error, mode Mode, what string, read func(context.Context) reading) error {
 	if OutcomeOf(err) != Unknown {
 		return err
 	}
 	if mode == ValidateOnly {
 		return &harmless{err}
 	}
-	return &InDoubtError{Topic: w.topic.String(), Err: err, a: a, want: w, shown: s, over: time.Now().Add(longestChange)}
+	return &InDoubtError{What: what, Err: err, a: a, read: read, over: time.Now().Add(longestChange)}
 }
 
 // harmless is the error of a request that changes nothing.
@@ -66,26 +66,16 @@ func (e *InDoubtError) Resolve(ctx context.Context) (Outcome, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
-		if o, known := e.look(ctx); known {
-			return o, nil
+		switch e.read(ctx) {
+		case shown:
+			return Done, nil
+		case notShown:
+			if time.Now().After(e.over) {
+				return NotDone, nil
+			}
 		}
 		if err := e.a.pause(ctx, look, attempt); err != nil {
-			return Unknown, opError("resolve", e.Topic, err)
+			return Unknown, opError("resolve "+e.What, "", err)
 		}
 	}
-}
-
-// look asks the brokers once.
-func (e *InDoubtError) look(ctx context.Context) (o Outcome, known bool) {
-	views, all, err := e.a.views(ctx, []wanted{e.want})
-	without := len(lacking(views, e.want))
-	switch {
-	case err != nil || len(views) == 0:
-		return Unknown, false
-	case e.shown == anyBroker && without < len(views), e.shown == everyBroker && without == 0:
-		return Done, true
-	case len(views) < all || time.Now().Before(e.over):
-		return Unknown, false
-	}
-	return NotDone, true
 }

@@ -51,7 +51,7 @@ func (a *Admin) CreatePartitions(ctx context.Context, topics map[string]MorePart
 		switch {
 		case errs[i] != nil:
 			res[i].Value = 0
-			res[i].Err = a.inDoubt(opError("create partitions of", name, errs[i]), mode, w, anyBroker)
+			res[i].Err = a.inDoubt(opError("create partitions of", name, errs[i]), mode, "topic "+name, a.madeOf(w))
 		case mode == Visible:
 			want = append(want, w)
 		}

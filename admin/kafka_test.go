@@ -360,3 +360,79 @@ func TestKafkaA26AHangingTransactionIsFound(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// TestKafkaA16A17A18A19AGroupFromItsMembersToItsDeletion looks at a group of
+// another client with members, without them, and after its deletion.
+func TestKafkaA16A17A18A19AGroupFromItsMembersToItsDeletion(t *testing.T) {
+	adm, ctx := real(t)
+	a := adm.Groups()
+	create(t, ctx, adm, "grouped", 2)
+	write(t, ctx, peer(t), "grouped", "a", "b", "c")
+	member := peer(t, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("grouped"), kgo.InstanceID("one"), kgo.DisableAutoCommit(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	for n := 0; n < 2; { // two of three
+		fs := member.PollRecords(ctx, 2-n)
+		mustDo(t, fs.Err0())
+		n += fs.NumRecords()
+		mustDo(t, member.CommitRecords(ctx, fs.Records()...))
+	}
+	listed, err := a.List(ctx, GroupFilter{})
+	if err != nil || !slices.ContainsFunc(listed, func(g ListedGroup) bool { return g.ID == "g" && g.Protocol == "consumer" }) {
+		t.Errorf("%+v, %v", listed, err)
+	}
+	stable, err := a.List(ctx, GroupFilter{States: []string{"Stable"}})
+	if offBefore(t, 2, 6, err) && (err != nil || !slices.ContainsFunc(stable, func(g ListedGroup) bool { return g.ID == "g" && g.State == "Stable" })) {
+		t.Errorf("%+v, %v", stable, err)
+	}
+	share, err := a.List(ctx, GroupFilter{Types: []string{ShareGroup}})
+	if offBefore(t, 3, 8, err) && (err != nil || slices.ContainsFunc(share, func(g ListedGroup) bool { return g.ID == "g" })) {
+		t.Errorf("%+v, %v", share, err)
+	}
+	res := a.Describe(ctx, []string{"g", "no-such-group"})
+	if g := res[0].Value; res[0].Err != nil || g.State != "Stable" || len(g.Members) != 1 || len(g.Members[0].Assigned) != 2 || !slices.Equal(g.Members[0].Topics, []string{"grouped"}) {
+		t.Fatalf("%+v", res)
+	}
+	if !errors.Is(res[1].Err, kerr.GroupIDNotFound) {
+		t.Errorf("%v", res[1].Err)
+	}
+	lag, err := a.Lag(ctx, "g")
+	if err != nil || len(lag) != 2 || lag[0].Value.Committed != 2 || lag[0].Value.End != 3 || lag[0].Value.Records != 1 || lag[0].Value.Member != res[0].Value.Members[0].ID {
+		t.Errorf("%+v, %v", lag, err)
+	}
+	set := map[kafka.TopicPartition]kafka.Commit{tp("grouped", 0): {Offset: 1, LeaderEpoch: kafka.NoEpoch, Metadata: "set"}, tp("grouped", 1): {Offset: 0, LeaderEpoch: kafka.NoEpoch}}
+	var ga *GroupActiveError
+	if err := a.AlterOffsets(ctx, "g", set).Err(); !errors.As(err, &ga) {
+		t.Errorf("with a member: %v", err)
+	}
+	if err := a.Delete(ctx, []string{"g"}).Err(); from(1, 1) && !errors.Is(err, kerr.NonEmptyGroup) {
+		t.Errorf("with a member: %v", err)
+	}
+	ref := MemberRef{InstanceID: "one"}
+	if !from(2, 3) {
+		ref = MemberRef{ID: res[0].Value.Members[0].ID}
+	}
+	member.Close() // a static member stays until it is removed
+	if err := a.RemoveMembers(ctx, "g", []MemberRef{ref}, "the test is over").Err(); err != nil && from(2, 3) {
+		t.Errorf("%v", err)
+	}
+	for a.Describe(ctx, []string{"g"})[0].Value.State != "Empty" {
+		time.Sleep(20 * time.Millisecond)
+		mustDo(t, ctx.Err())
+	}
+	mustDo(t, a.AlterOffsets(ctx, "g", set).Err())
+	got := a.Offsets(ctx, []string{"g", "h"})
+	if got.Err() != nil || len(got[0].Value) != 2 || got[0].Value[0].Value.Metadata != "set" || len(got[1].Value) != 0 {
+		t.Errorf("%+v", got)
+	}
+	if err := a.DeleteOffsets(ctx, "g", []kafka.TopicPartition{tp("grouped", 1)}).Err(); offBefore(t, 2, 4, err) && err != nil {
+		t.Error(err)
+	}
+	if err := a.Delete(ctx, []string{"g"}).Err(); !offBefore(t, 1, 1, err) {
+		return
+	} else if err != nil {
+		t.Error(err)
+	}
+	if got := a.Describe(ctx, []string{"g"}); !errors.Is(got[0].Err, kerr.GroupIDNotFound) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -66,7 +66,7 @@ func (a *Admin) ListOffsets(ctx context.Context, at map[kafka.TopicPartition]Off
 	return res
 }
 
-func (a *Admin) listOffsets(ctx context.Context, tps []kafka.TopicPartition, at map[kafka.TopicPartition]OffsetAt, level Isolation) Results[kafka.TopicPartition, Offset] {
+func (a *client) listOffsets(ctx context.Context, tps []kafka.TopicPartition, at map[kafka.TopicPartition]OffsetAt, level Isolation) Results[kafka.TopicPartition, Offset] {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID, req.IsolationLevel, req.TimeoutMillis = -1, int8(level), brokerTimeout(ctx)
 	for topic, ps := range byTopic(tps) {

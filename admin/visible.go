@@ -60,7 +60,7 @@ var look = retry.Backoff{Base: 20 * time.Millisecond, Cap: 500 * time.Millisecon
 
 // await asks all brokers about topics until every one that answers shows what
 // is wanted of each, or ctx ends: then it tells what is missing.
-func (a *Admin) await(ctx context.Context, want []wanted) map[TopicRef]error {
+func (a *client) await(ctx context.Context, want []wanted) map[TopicRef]error {
 	if len(want) == 0 {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (v view) of(ref TopicRef) *kmsg.MetadataResponseTopic {
 
 // views asks all brokers what they show of topics. all is how many brokers the
 // cluster names; those that do not answer within live are left out.
-func (a *Admin) views(ctx context.Context, want []wanted) (vs []view, all int, err error) {
+func (a *client) views(ctx context.Context, want []wanted) (vs []view, all int, err error) {
 	now, err := a.clusterFromMetadata(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -144,4 +144,30 @@ func lacking(views []view, w wanted) []kafka.NodeID {
 		}
 	}
 	return out
+}
+
+// madeOf reads whether some broker shows what was made: one proves it.
+func (a *client) madeOf(w wanted) func(context.Context) reading {
+	return a.reads(w, func(without, answers int) bool { return without < answers })
+}
+
+// goneOf reads whether all brokers show that something is gone: one that does
+// not may be behind.
+func (a *client) goneOf(w wanted) func(context.Context) reading {
+	return a.reads(w, func(without, answers int) bool { return without == 0 })
+}
+
+func (a *client) reads(w wanted, proven func(without, answers int) bool) func(context.Context) reading {
+	return func(ctx context.Context) reading {
+		views, all, err := a.views(ctx, []wanted{w})
+		switch {
+		case err != nil || len(views) == 0:
+			return unreadable
+		case proven(len(lacking(views, w)), len(views)):
+			return shown
+		case len(views) < all:
+			return unreadable
+		}
+		return notShown
+	}
 }
