@@ -30,6 +30,9 @@ func (c *Cluster) onRequest(from *conn, r frame.Request, req kmsg.Request) {
 		At: time.Now(), Node: from.n.id, Conn: from.num, ClientID: r.ClientID,
 		Key: r.Key, Version: r.Version, Body: req,
 	})
+	if hb, ok := req.(*kmsg.StreamsGroupHeartbeatRequest); ok {
+		c.streams.sees(hb, r.ClientID)
+	}
 	if md, ok := req.(*kmsg.MetadataRequest); ok && md.AllowAutoTopicCreation && c.cfg.AutoCreate && from.trusted() {
 		placer{c}.createMissing(md)
 	}
@@ -37,11 +40,12 @@ func (c *Cluster) onRequest(from *conn, r frame.Request, req kmsg.Request) {
 
 // onAnswer sees kfake's answer to a before the client does, and returns the
 // bytes to send.
-func (c *Cluster) onAnswer(a asked, wire []byte) []byte {
+func (c *Cluster) onAnswer(n *node, a asked, wire []byte) []byte {
 	ms := c.throttle.of(a.key)
 	interest := ms > 0
 	switch kmsg.Key(a.key) {
-	case kmsg.CreateTopics, kmsg.CreatePartitions, kmsg.OffsetForLeaderEpoch, kmsg.DescribeConfigs:
+	case kmsg.CreateTopics, kmsg.CreatePartitions, kmsg.OffsetForLeaderEpoch, kmsg.DescribeConfigs,
+		kmsg.ApiVersions, kmsg.ListGroups, kmsg.DeleteGroups:
 		interest = true
 	case kmsg.Metadata, kmsg.FindCoordinator, kmsg.DescribeCluster:
 		interest = interest || c.nodes.anyStopped()
@@ -57,6 +61,12 @@ func (c *Cluster) onAnswer(a asked, wire []byte) []byte {
 		t.SetThrottle(ms)
 	}
 	switch resp := resp.(type) {
+	case *kmsg.ApiVersionsResponse:
+		c.streams.offer(resp)
+	case *kmsg.ListGroupsResponse:
+		c.streams.list(n.id, resp)
+	case *kmsg.DeleteGroupsResponse:
+		c.streams.onDeleted(resp)
 	case *kmsg.CreateTopicsResponse:
 		for _, t := range resp.Topics {
 			if t.ErrorCode == 0 {

@@ -31,6 +31,7 @@ type Cluster struct {
 	cfg      Config
 	net      *memnet.Network // nil on loopback
 	kfake    *kfake.Cluster
+	streams  *streams
 	nodes    nodes
 	password string        // of the cluster's own client, if users have to log in
 	done     chan struct{} // closed by Close
@@ -84,6 +85,7 @@ func Start(cfg Config) (*Cluster, error) {
 	if c.kfake, err = kfake.NewCluster(options(c)...); err != nil {
 		return nil, errors.Join(fmt.Errorf("ottlatest: %w", err), c.Close())
 	}
+	c.streams = newStreams(c)
 	for _, n := range c.nodes {
 		n.serve()
 	}

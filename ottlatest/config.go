@@ -23,6 +23,8 @@ type Config struct {
 	DefaultPartitions int               // of topics created without a number (num.partitions); 0 = 1
 	Properties        map[string]string // broker properties that kfake knows, such as "message.max.bytes"
 
+	Streams Streams // the coordinator of Streams groups
+
 	TLS   *tls.Config // server side; nil = plaintext
 	Users []User      // who may log in; none = nobody has to
 
@@ -54,6 +56,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MaxRequestBytes == 0 {
 		c.MaxRequestBytes = 100 << 20
 	}
+	c.Streams = c.Streams.withDefaults()
 	switch {
 	case c.Brokers < 0 || c.Brokers > 1000:
 		return c, fmt.Errorf("ottlatest: %d brokers: want 1 to 1000", c.Brokers)

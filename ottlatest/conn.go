@@ -124,7 +124,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	out := p
 	if len(p) >= 8 {
 		if a, ok := c.answered(int32(binary.BigEndian.Uint32(p[4:]))); ok {
-			out = c.n.c.onAnswer(a, p)
+			out = c.n.c.onAnswer(c.n, a, p)
 		}
 	}
 	if _, err := c.Conn.Write(out); err != nil {

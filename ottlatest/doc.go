@@ -17,4 +17,11 @@
 // and reserve no memory. Replication, log cleaning by size and quotas are not
 // simulated: an acknowledged record is stored once, in memory, until its
 // topic is deleted or the cluster is closed.
+//
+// Streams groups (KIP-1071) have a coordinator here, see [Streams]: sticky
+// assignment, standbys, revocation in two steps, static members, internal topics,
+// statuses, session and rebalance time-outs. It differs from Kafka's in that it
+// removes members only when the group is asked about, gives no task by rack or
+// tag, refuses commits of any older epoch, knows copartition errors of external
+// topics only, and answers clients that have not logged in.
 package ottlatest

@@ -113,13 +113,31 @@ func (c *Cluster) Throttle(d time.Duration, keys ...int16) {
 }
 
 // Fault is an installed Fail.
-type Fault struct{ h *kfake.FaultHandle }
+type Fault struct {
+	h       *kfake.FaultHandle
+	streams *streamsFault // instead, of an API that kfake does not have
+}
 
 // Hits is how many requests were answered with the error so far.
-func (f *Fault) Hits() int { return f.h.Hits() }
+func (f *Fault) Hits() int {
+	if f.streams == nil {
+		return f.h.Hits()
+	}
+	f.streams.mu.Lock()
+	defer f.streams.mu.Unlock()
+	return f.streams.hits
+}
 
 // Remove ends the fault.
-func (f *Fault) Remove() { f.h.Remove() }
+func (f *Fault) Remove() {
+	if f.streams == nil {
+		f.h.Remove()
+		return
+	}
+	f.streams.mu.Lock()
+	defer f.streams.mu.Unlock()
+	f.streams.times = 0
+}
 
 // Fail answers requests of an API key with a broker error code, in every place
 // of the answer where the broker may put one: the first `after` requests are
@@ -129,6 +147,9 @@ func (f *Fault) Remove() { f.h.Remove() }
 // after it acted: there it has. Codes of fetch sessions (70, 71, 106) and
 // REBOOTSTRAP_REQUIRED are put at the top of the answer.
 func (c *Cluster) Fail(key, code int16, times, after int) *Fault {
+	if isStreamsKey(key) {
+		return &Fault{streams: c.streams.fail(key, code, times, after)}
+	}
 	f := kfake.Fault{Keys: []kmsg.Key{kmsg.Key(key)}, Err: codeOf(code), Count: times}
 	if times == 0 {
 		f.Count = 1
@@ -139,7 +160,7 @@ func (c *Cluster) Fail(key, code int16, times, after int) *Fault {
 	}
 	s := skipper{left: after}
 	f.When = s.strikes
-	return &Fault{c.kfake.Fault(f)}
+	return &Fault{h: c.kfake.Fault(f)}
 }
 
 func codeOf(code int16) *kerr.Error {
