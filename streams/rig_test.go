@@ -251,9 +251,12 @@ func setTarget(resp *kmsg.StreamsGroupHeartbeatResponse, t Tasks) {
 	lists := func(ts []TaskID) []kmsg.TaskIDs {
 		out := []kmsg.TaskIDs{}
 		for _, id := range ts {
-			e := kmsg.NewTaskIDs()
-			e.SubtopologyID, e.Partitions = id.Subtopology, []int32{id.Partition}
-			out = append(out, e)
+			if n := len(out); n == 0 || out[n-1].SubtopologyID != id.Subtopology {
+				e := kmsg.NewTaskIDs()
+				e.SubtopologyID = id.Subtopology
+				out = append(out, e)
+			}
+			out[len(out)-1].Partitions = append(out[len(out)-1].Partitions, id.Partition)
 		}
 		return out
 	}

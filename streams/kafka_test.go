@@ -1,0 +1,88 @@
+//go:build kafka
+
+package streams
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/internal/realkafka"
+	"github.com/ottla/ottla/internal/sim"
+)
+
+var broker *realkafka.Cluster
+
+func TestMain(m *testing.M) {
+	props := map[string]string{
+		"group.streams.session.timeout.ms": "6000", "group.streams.min.session.timeout.ms": "1000",
+		"group.streams.heartbeat.interval.ms": "200", "group.streams.min.heartbeat.interval.ms": "100",
+		"group.streams.min.task.offset.interval.ms": "1000", "group.streams.task.offset.interval.ms": "1000",
+	}
+	os.Exit(sim.NoLeaks(func() int {
+		return realkafka.Run(m, realkafka.Options{Props: props}, func(c *realkafka.Cluster) { broker = c })
+	}))
+}
+
+var stages atomic.Int64
+
+// onKafka is a stage on the real cluster.
+func onKafka(t *testing.T) *stage {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	c, err := cluster.Connect(ctx, cluster.Config{Bootstrap: strings.Split(broker.Bootstrap(), ",")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	parts := strings.Split(broker.Version(), ".")
+	minor, _ := strconv.Atoi(parts[1])
+	if parts[0] != "4" || minor < 2 {
+		t.Skipf("Kafka %s has no streams groups", broker.Version())
+	}
+	s := &stage{t: t, ctx: ctx, k: c, minor: minor, prefix: fmt.Sprintf("s%d-", stages.Add(1))}
+	s.topic = func(name string, n int) { createTopic(s, name, n, 1) }
+	s.grow = func(name string, n int) {
+		req := kmsg.NewPtrCreatePartitionsRequest()
+		rt := kmsg.NewCreatePartitionsRequestTopic()
+		rt.Topic, rt.Count = name, int32(n)
+		req.Topics = append(req.Topics, rt)
+		resp, err := c.Request(ctx, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := resp.(*kmsg.CreatePartitionsResponse).Topics[0].ErrorCode; code != 0 {
+			t.Fatal(kerr.ErrorForCode(code))
+		}
+	}
+	return s
+}
+
+func createTopic(s *stage, name string, n int, replicas int16) {
+	req := kmsg.NewPtrCreateTopicsRequest()
+	rt := kmsg.NewCreateTopicsRequestTopic()
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, int32(n), replicas
+	req.Topics = append(req.Topics, rt)
+	resp, err := s.k.Request(s.ctx, req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if code := resp.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode; code != 0 {
+		s.t.Fatal(kerr.ErrorForCode(code))
+	}
+}
+
+// TestKafkaScenarios holds the facts about coordinators against a real one.
+func TestKafkaScenarios(t *testing.T) {
+	runScenarios(t, func(t *testing.T, run func(s *stage)) { run(onKafka(t)) })
+}
