@@ -23,6 +23,7 @@ type actor struct {
 	cfg     Config // checked, with defaults
 	tasks   *task.Group
 	watch   *cluster.Watch
+	group   *member       // nil without Config.Group
 	wake    chan struct{} // capacity 1: there is something to do
 
 	interrupts atomic.Uint64 // counts what may end a range over Records
@@ -33,7 +34,8 @@ type actor struct {
 	changed chan struct{}         // guarded by mu: closed when something did; nil if nobody waits
 }
 
-// closed reports why the consumer, or the client below it, takes no more calls.
+// closed reports why the consumer takes no more calls: it or its client is closed,
+// or its membership in a group is over.
 func (c *actor) closed() error {
 	select {
 	case <-c.tasks.Context().Done():
@@ -41,7 +43,7 @@ func (c *actor) closed() error {
 	case <-c.cluster.Done():
 		return cluster.ErrClosed
 	default:
-		return nil
+		return c.group.err()
 	}
 }
 

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"iter"
 
 	"github.com/ottla/ottla/internal/core/fetch"
@@ -19,6 +20,7 @@ type Batch struct {
 	batch     record.Batch
 	payload   []byte
 	from      kafka.Offset // records below it are not handed out
+	ctx       context.Context
 }
 
 func newBatch(l fetch.Loan, payload []byte) Batch {
@@ -48,6 +50,15 @@ func (b Batch) Records() iter.Seq2[int64, kafka.Record] {
 			}
 		}
 	}
+}
+
+// Context ends when work on the batch should: in a group when its partition
+// goes, with [ErrRevoked] or the loss as cause, and when the consumer is closed.
+func (b Batch) Context() context.Context {
+	if b.ctx == nil {
+		return context.Background()
+	}
+	return b.ctx
 }
 
 // Next is the position behind the batch. It can be above the last record's

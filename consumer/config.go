@@ -130,6 +130,8 @@ type Config struct {
 	// waited for.
 	UnknownTopicTimeout time.Duration
 
+	Group GroupConfig // makes the consumer a member of a group; the zero value is none
+
 	// OnReset is called, on the goroutine that polls and before Poll returns, for
 	// each position that the reset policy moved; nil = none. It may seek, and must
 	// not poll.
@@ -169,6 +171,10 @@ func (c Config) withDefaults() (Config, error) {
 		if err != nil {
 			return c, err
 		}
+	}
+	var err error
+	if c.Group, err = c.Group.withDefaults(); err != nil {
+		return c, err
 	}
 	switch {
 	case c.Isolation != ReadCommitted && c.Isolation != ReadUncommitted:

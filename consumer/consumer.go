@@ -34,6 +34,10 @@ func New(c *cluster.Cluster, cfg Config) (*Consumer, error) {
 		decoder: fetch.Decoder{NoCRC: cfg.NoCRC, Limit: cfg.MaxBatchBytes},
 	}
 	n.tasks.Go(n.run)
+	if cfg.Group.ID != "" {
+		n.group = newMember(n)
+		n.group.start()
+	}
 	return n, nil
 }
 
@@ -42,6 +46,9 @@ func New(c *cluster.Cluster, cfg Config) (*Consumer, error) {
 // and not handed out is given up. Afterwards nothing is assigned and calls return
 // [cluster.ErrClosed]. Close may be called more than once and returns nil.
 func (c *Consumer) Close() error {
+	if c.group != nil {
+		c.group.close()
+	}
 	c.tasks.Cancel(cluster.ErrClosed)
 	_ = c.tasks.Wait()
 	c.goodbye()
@@ -62,7 +69,7 @@ func (c *Consumer) Close() error {
 // of the partition, as soon as it can be reached; [Consumer.Position] waits for
 // that. The map is copied. Errors: that ctx has ended, [cluster.ErrClosed].
 func (c *Consumer) Assign(ctx context.Context, at map[kafka.TopicPartition]Start) error {
-	if err := c.ready(ctx); err != nil {
+	if err := c.byHand(ctx); err != nil {
 		return err
 	}
 	if err := checkPartitions(at); err != nil {
@@ -75,7 +82,7 @@ func (c *Consumer) Assign(ctx context.Context, at map[kafka.TopicPartition]Start
 // Add assigns more partitions. Those that are assigned already stay as they
 // are. It is otherwise as Assign.
 func (c *Consumer) Add(ctx context.Context, at map[kafka.TopicPartition]Start) error {
-	if err := c.ready(ctx); err != nil {
+	if err := c.byHand(ctx); err != nil {
 		return err
 	}
 	if err := checkPartitions(at); err != nil {
@@ -86,8 +93,12 @@ func (c *Consumer) Add(ctx context.Context, at map[kafka.TopicPartition]Start) e
 }
 
 // Remove takes partitions out of the assignment; others than assigned ones do
-// no harm. Nothing of them is handed out by a Poll that returns later.
+// no harm. Nothing of them is handed out by a Poll that returns later. On a member
+// of a group it does nothing.
 func (c *Consumer) Remove(tps ...kafka.TopicPartition) {
+	if c.group != nil {
+		return
+	}
 	c.do(func(m *fetch.Machine) { m.Remove(slices.Clone(tps)) })
 }
 
@@ -133,6 +144,9 @@ func (c *Consumer) Seek(tp kafka.TopicPartition, to Start) error {
 	}
 	ok := false
 	c.do(func(m *fetch.Machine) { ok = m.Seek(tp, to.at) })
+	if ok {
+		c.group.sought(tp, to)
+	}
 	if !ok {
 		return notAssigned("seek", tp)
 	}
@@ -148,7 +162,7 @@ func (c *Consumer) Pause(tps ...kafka.TopicPartition) { c.pause(tps, true) }
 // Resume lets paused partitions go on.
 func (c *Consumer) Resume(tps ...kafka.TopicPartition) { c.pause(tps, false) }
 
-func (c *Consumer) pause(tps []kafka.TopicPartition, paused bool) {
+func (c *actor) pause(tps []kafka.TopicPartition, paused bool) {
 	c.do(func(m *fetch.Machine) {
 		for _, tp := range tps {
 			m.Pause(tp, paused)

@@ -41,7 +41,7 @@ func (c *Consumer) End(ctx context.Context, tps ...kafka.TopicPartition) (map[ka
 	return c.ends(ctx, tps, timeEnd)
 }
 
-func (c *Consumer) ends(ctx context.Context, tps []kafka.TopicPartition, ts kafka.Timestamp) (map[kafka.TopicPartition]kafka.Offset, error) {
+func (c *actor) ends(ctx context.Context, tps []kafka.TopicPartition, ts kafka.Timestamp) (map[kafka.TopicPartition]kafka.Offset, error) {
 	at := make(map[kafka.TopicPartition]kafka.Timestamp, len(tps))
 	for _, tp := range tps {
 		at[tp] = ts

@@ -34,6 +34,9 @@ func (c *Consumer) Poll(ctx context.Context) ([]Batch, error) {
 // poll waits for its turn, then calls try until that returns an error or done
 // says that there is something.
 func (c *Consumer) poll(ctx context.Context, try func() error, done func() bool) error {
+	if c.group != nil {
+		c.group.back()
+	}
 	if err := c.ready(ctx); err != nil {
 		return err
 	}
@@ -109,7 +112,9 @@ func (c *Consumer) takeOne() (b Batch, l fetch.Loan, ok bool) {
 		c.kick()
 		return Batch{}, l, true
 	}
-	return newBatch(l, payload), l, true
+	b = newBatch(l, payload)
+	b.ctx = c.group.contextOf(b.TopicPartition())
+	return b, l, true
 }
 
 // deliver moves the position behind a batch that was taken, and reports false
@@ -141,6 +146,9 @@ func (c *Consumer) settle(batches []Batch, loans []fetch.Loan) ([]Batch, error) 
 		c.releaseLocked(loans[i])
 	}
 	c.mu.Unlock()
+	for _, b := range kept {
+		c.group.handed(b)
+	}
 	clear(batches[len(kept):])
 	return kept, news.Err
 }
@@ -174,7 +182,7 @@ func (c *Consumer) next(ctx context.Context) (b Batch, l fetch.Loan, err error) 
 }
 
 // ended reports whether an iterator is over with err.
-func (c *Consumer) ended(ctx context.Context) bool { return ctx.Err() != nil || c.closed() != nil }
+func (c *actor) ended(ctx context.Context) bool { return ctx.Err() != nil || c.closed() != nil }
 
 // Batches ranges over batches as they come. Each step is a batch, with a nil
 // error, or an error about a partition, with a zero batch; reading goes on
@@ -193,6 +201,7 @@ func (c *Consumer) Batches(ctx context.Context) iter.Seq2[Batch, error] {
 				}
 				c.releaseLocked(l)
 				c.mu.Unlock()
+				c.group.handed(b)
 				c.kick()
 			}
 			if !yield(b, err) || err != nil && c.ended(ctx) {
@@ -232,10 +241,11 @@ func (c *Consumer) Records(ctx context.Context) iter.Seq2[kafka.Record, error] {
 // yieldAll yields the records of a batch until the range is left, ctx ends, or
 // the partition is sought, revoked or paused; what was not yielded is returned.
 // It reports whether the range goes on.
-func (c *Consumer) yieldAll(ctx context.Context, b Batch, l fetch.Loan, yield func(kafka.Record, error) bool) bool {
+func (c *actor) yieldAll(ctx context.Context, b Batch, l fetch.Loan, yield func(kafka.Record, error) bool) bool {
 	next := l.From // behind what was yielded
 	done := next   // behind what the user is done with
 	defer func() { c.do(func(m *fetch.Machine) { m.Return(l, next, done) }) }()
+	c.group.handed(b)
 	seen, first := c.interrupts.Load(), true
 	for o, r := range b.Records() {
 		if n := c.interrupts.Load(); first || n != seen { // something came since the batch was taken
@@ -244,6 +254,9 @@ func (c *Consumer) yieldAll(ctx context.Context, b Batch, l fetch.Loan, yield fu
 			}
 		}
 		next, done = kafka.Offset(o)+1, kafka.Offset(o)
+		if c.group != nil {
+			c.group.steps.Add(1)
+		}
 		if !yield(r, nil) {
 			return false
 		}

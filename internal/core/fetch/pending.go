@@ -16,3 +16,6 @@ func (m *Machine) Begin(at map[kafka.TopicPartition]Start) {
 		}
 	}
 }
+
+// Offset is the offset of an [AtOffset] or [AtProgress]; ok is false for others.
+func (s Start) Offset() (o kafka.Offset, ok bool) { return kafka.Offset(s.at), s.kind == startOffset }

@@ -35,6 +35,7 @@ type Work struct {
 
 	turn   uint64
 	done   bool
+	given  bool           // up: see Abandon
 	marked []kafka.Offset // rising
 }
 
@@ -192,7 +193,16 @@ func (b *Book) Settled(offsets Offsets, results map[kafka.TopicPartition]error) 
 func (b *Book) Unfinished(tps []kafka.TopicPartition) (n int) {
 	for tp, p := range b.pages {
 		if tps == nil || slices.Contains(tps, tp) {
-			n += len(p.work)
+			n += p.unfinished()
+		}
+	}
+	return n
+}
+
+func (p *page) unfinished() (n int) {
+	for _, w := range p.work {
+		if !w.done && !w.given {
+			n++
 		}
 	}
 	return n
@@ -203,11 +213,13 @@ func (b *Book) Unfinished(tps []kafka.TopicPartition) (n int) {
 func (b *Book) Oldest() *Work {
 	var oldest *Work
 	for _, p := range b.pages {
-		for _, w := range p.work {
-			if !w.done && (oldest == nil || w.Since.Before(oldest.Since) ||
-				w.Since.Equal(oldest.Since) && w.Compare(oldest.TopicPartition) < 0) {
-				oldest = w
-			}
+		i := slices.IndexFunc(p.work, func(w *Work) bool { return !w.done && !w.given })
+		if i < 0 {
+			continue
+		}
+		w := p.work[i]
+		if oldest == nil || w.Since.Before(oldest.Since) || w.Since.Equal(oldest.Since) && w.Compare(oldest.TopicPartition) < 0 {
+			oldest = w
 		}
 	}
 	return oldest
@@ -220,4 +232,37 @@ func (b *Book) Watermark(tp kafka.TopicPartition) (c kafka.Commit, ok bool) {
 		return c, false
 	}
 	return p.mark, true
+}
+
+// Set moves the watermark of a partition to where somebody else says that work
+// is finished.
+func (b *Book) Set(tp kafka.TopicPartition, at kafka.Commit) {
+	p := b.pages[tp]
+	if p == nil || at.Offset < 0 || at.Offset == p.mark.Offset {
+		return
+	}
+	p.moved = at.Offset < p.mark.Offset
+	p.mark = at
+}
+
+// MarkAt is Mark for the work that an offset belongs to.
+func (b *Book) MarkAt(tp kafka.TopicPartition, o kafka.Offset) {
+	p := b.pages[tp]
+	if p == nil {
+		return
+	}
+	for _, w := range p.work {
+		if o >= w.First && o < w.Next {
+			b.Mark(w, o)
+			return
+		}
+	}
+}
+
+// Abandon says that nobody works on w any more and that it is not finished: the
+// watermark stays below it.
+func (b *Book) Abandon(w *Work) {
+	if p := b.pages[w.TopicPartition]; p != nil && p.turn == w.turn && !w.done {
+		w.given = true
+	}
 }

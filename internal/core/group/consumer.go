@@ -51,7 +51,7 @@ func (c *consumer) subscribed(now time.Time) {
 		c.m.begin("first join")
 		return
 	}
-	c.news = true
+	c.full, c.news = true, true // with everything: some coordinators look at nothing less
 	c.m.begin("subscription changed")
 }
 
@@ -112,7 +112,7 @@ func (c *consumer) beat() {
 			req.ServerAssignor = &c.m.cfg.ServerAssignor
 		}
 	}
-	if full || c.news {
+	if full {
 		req.SubscribedTopicNames = append([]string{}, c.m.topics...)
 		if c.m.pattern != "" || c.matched {
 			req.SubscribedTopicRegex = &c.m.pattern

@@ -10,19 +10,26 @@ import (
 	"github.com/ottla/ottla/kafka"
 )
 
-// sendLoad asks for committed offsets, stable ones only. The form for several
-// groups and the one for a single group are both filled in.
+// sendLoad asks for committed offsets.
 func (c *commits) sendLoad(m *Machine) {
 	op := c.loads[0]
 	c.loads = c.loads[1:]
-	req := kmsg.NewPtrOffsetFetchRequest()
-	req.Group, req.RequireStable = m.cfg.Group, true
-	one := kmsg.NewOffsetFetchRequestGroup()
-	one.Group = m.cfg.Group
+	req := OffsetsRequest(m.cfg.Group, op.tps)
 	if m.cfg.Consumer && m.proto.epoch() > 0 {
-		one.MemberID, one.MemberEpoch = &m.memberID, m.proto.epoch()
+		req.Groups[0].MemberID, req.Groups[0].MemberEpoch = &m.memberID, m.proto.epoch()
 	}
-	for topic, ps := range byTopic(op.tps) {
+	c.asking = op
+	m.send(&flight{kind: flightLoad, load: op}, req, 0)
+}
+
+// OffsetsRequest asks for the committed offsets of partitions, stable ones only.
+// The form for several groups and the one for a single group are both filled in.
+func OffsetsRequest(group string, tps []kafka.TopicPartition) *kmsg.OffsetFetchRequest {
+	req := kmsg.NewPtrOffsetFetchRequest()
+	req.Group, req.RequireStable = group, true
+	one := kmsg.NewOffsetFetchRequestGroup()
+	one.Group = group
+	for topic, ps := range byTopic(tps) {
 		t := kmsg.NewOffsetFetchRequestTopic()
 		t.Topic, t.Partitions = topic, ps
 		req.Topics = append(req.Topics, t)
@@ -31,8 +38,37 @@ func (c *commits) sendLoad(m *Machine) {
 		one.Topics = append(one.Topics, gt)
 	}
 	req.Groups = append(req.Groups, one)
-	c.asking = op
-	m.send(&flight{kind: flightLoad, load: op}, req, 0)
+	return req
+}
+
+// OffsetsOf reads the answer of an OffsetsRequest by somebody who is no member:
+// what is committed of these partitions. unstable says that transactions hold
+// some back, so that it is to be asked again.
+func OffsetsOf(group string, tps []kafka.TopicPartition, r *kmsg.OffsetFetchResponse) (offsets Offsets, unstable bool, err error) {
+	as, code := offsetAnswers(group, r)
+	if code != 0 {
+		if code == codeUnstable {
+			return nil, true, nil
+		}
+		return nil, false, kafka.CodeError(code, nil)
+	}
+	offsets = Offsets{}
+	for _, tp := range tps {
+		a := as[tp]
+		switch {
+		case a.code == codeUnstable:
+			unstable = true
+		case a.code != 0:
+			return nil, false, &kafka.OpError{
+				Op: "fetch committed offset", Broker: kafka.NoNode, Topic: tp.Topic, Partition: tp.Partition, Err: kafka.CodeError(a.code, nil),
+			}
+		case a.commit.Offset >= 0:
+			if _, answered := as[tp]; answered {
+				offsets[tp] = a.commit
+			}
+		}
+	}
+	return offsets, unstable, nil
 }
 
 // offsetAnswer is one partition of an OffsetFetch answer of either form.
