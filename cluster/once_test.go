@@ -45,6 +45,11 @@ func TestOnceSendsARequestToACoordinatorOnce(t *testing.T) {
 		if _, err := end(); err != nil || r.sim.Broker(1).Count(26) != 1 {
 			t.Errorf("after code 16 the coordinator was not looked up anew (%v)", err)
 		}
+		c.forgetCoordinator(TransactionCoordinator, "id", kafka.NoNode)
+		r.everywhere(10, func(*sim.Request) sim.Answer { return sim.Answer{} })
+		if _, err := Once(c, TransactionCoordinator, "id", 4).Request(r.within(time.Second), kmsg.NewPtrEndTxnRequest()); err == nil || kafka.MayHaveHappened(err) {
+			t.Errorf("a look-up without an answer: %v", err)
+		}
 	})
 }
 

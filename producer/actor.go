@@ -25,12 +25,13 @@ type actor struct {
 	lookups   map[string]*lookup // running, by topic
 	fresh     freshness
 	watch     watch
-	piped     int64 // bytes of batches that are closed and have no result
-	relieving bool  // open batches were told to close, and none has been since
+	tx        *txActor // nil without a transactional id
+	piped     int64    // bytes of batches that are closed and have no result
+	relieving bool     // open batches were told to close, and none has been since
 }
 
 func newActor(p *Producer) *actor {
-	return &actor{
+	a := &actor{
 		p: p,
 		m: produce.New(produce.Config{
 			Linger: p.cfg.Linger, Delivery: p.cfg.DeliveryTimeout, TopicPatience: p.cfg.TopicPatience,
@@ -42,6 +43,10 @@ func newActor(p *Producer) *actor {
 		live: map[produce.BatchID]*batch{}, parts: map[kafka.TopicPartition]*partition{},
 		lookups: map[string]*lookup{}, fresh: freshness{until: map[string]time.Time{}},
 	}
+	if p.cfg.TransactionalID != "" {
+		a.tx = newTxActor(p, a.m)
+	}
+	return a
 }
 
 func (a *actor) run(ctx context.Context) error {
@@ -112,6 +117,8 @@ func (a *actor) carryOut(now time.Time) {
 			a.finish(now, act)
 		case produce.Report:
 			a.p.report(act.Err)
+		default:
+			a.tx.carryOut(act)
 		}
 	}
 }
@@ -267,6 +274,9 @@ func (a *actor) onMoved(now time.Time, b *batch) {
 		}
 	}
 	a.flushes.inherit(b)
+	if a.tx != nil {
+		a.onPlacedInTx(b.placed)
+	}
 }
 
 // close ends everything: what was accepted gets its result.
@@ -283,8 +293,11 @@ func (a *actor) close(cause error) {
 		if !ok {
 			break
 		}
-		if fin, ok := act.(produce.Finish); ok {
-			a.finish(now, fin)
+		switch act := act.(type) {
+		case produce.Finish:
+			a.finish(now, act)
+		case produce.Return:
+			a.tx.carryOut(act)
 		}
 	}
 	for _, f := range a.flushes {

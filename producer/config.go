@@ -122,6 +122,16 @@ const NoLinger time.Duration = -1
 type Config struct {
 	Durability Durability // acks, enable.idempotence
 
+	// TransactionalID (transactional.id) makes the producer one for
+	// transactions: records are written through a [Tx]. It names this
+	// producer across restarts: the next one with the same id aborts what
+	// this one left open, and fences it. It needs Durability Idempotent.
+	TransactionalID string
+	// TransactionTimeout (transaction.timeout.ms) is how long a transaction
+	// may stay open before its coordinator aborts it; 0 = 60 s. A broker
+	// allows 15 minutes unless it is told otherwise.
+	TransactionTimeout time.Duration
+
 	// MaxInFlight bounds the batches of a partition that are on their way at
 	// once (max.in.flight.requests.per.connection, by partition). 0 = 5 for
 	// Idempotent, which keeps the order and allows no more, and 1 for the
@@ -192,6 +202,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	setDefault(&c.DeliveryTimeout, 120*time.Second)
 	setDefault(&c.RequestTimeout, 30*time.Second)
+	setDefault(&c.TransactionTimeout, time.Minute)
 	setDefault(&c.TopicPatience, 5*time.Second)
 	setDefault(&c.RetryBackoff, 5*time.Millisecond)
 	setDefault(&c.MaxBackoff, time.Second)
@@ -218,6 +229,7 @@ func (c *Config) check() error {
 	}{
 		{"Linger", c.Linger < 0 && c.Linger != NoLinger}, {"DeliveryTimeout", c.DeliveryTimeout < 0},
 		{"RequestTimeout", c.RequestTimeout < 0 || c.RequestTimeout.Milliseconds() > math.MaxInt32},
+		{"TransactionTimeout", c.TransactionTimeout < 0 || c.TransactionTimeout.Milliseconds() > math.MaxInt32},
 		{"TopicPatience", c.TopicPatience < 0}, {"RetryBackoff", c.RetryBackoff < 0}, {"MaxBackoff", c.MaxBackoff < 0},
 		{"BatchBytes", c.BatchBytes < 0}, {"RequestBytes", c.RequestBytes < 0}, {"BufferBytes", c.BufferBytes < 0},
 		{"Workers", c.Workers < 0}, {"BrokerRequests", c.BrokerRequests < 0}, {"MaxInFlight", c.MaxInFlight < 0},
@@ -246,6 +258,10 @@ func (c *Config) checkDurability() error {
 		return refuse("MaxInFlight %d is above 5 with Durability Idempotent: a broker remembers the last five batches", c.MaxInFlight)
 	case idempotent && c.AcceptDuplicates:
 		return refuse("AcceptDuplicates and Durability Idempotent contradict each other: there are none")
+	case !idempotent && c.TransactionalID != "":
+		return refuse("TransactionalID needs Durability Idempotent, not %v", c.Durability)
+	case c.TransactionalID == "" && c.TransactionTimeout != 0:
+		return refuse("TransactionTimeout needs TransactionalID")
 	case !idempotent && c.StopOnDataLoss:
 		return refuse("StopOnDataLoss needs Durability Idempotent: without sequences a loss is not seen")
 	}

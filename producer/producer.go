@@ -31,6 +31,7 @@ type Producer struct {
 	ahead   atomic.Int64                      // bytes of buffers that open batches began with
 	topics  atomic.Pointer[map[string]*topic] // replaced under topicMu
 	closing atomic.Bool                       // Shutdown or Close was called
+	last    atomic.Pointer[Tx]                // the transaction that was begun last
 
 	spreader spreader
 	reports  reporter
@@ -93,6 +94,13 @@ func start(s seam, cfg Config) (*Producer, error) {
 // *kafka.TooLargeError, *NoPartitionError, cluster.ErrClosed, or the cause of
 // ctx.
 func (p *Producer) Append(ctx context.Context, r kafka.Record) (Receipt, error) {
+	if p.cfg.TransactionalID != "" {
+		return Receipt{}, errOutside
+	}
+	return p.append(ctx, r)
+}
+
+func (p *Producer) append(ctx context.Context, r kafka.Record) (Receipt, error) {
 	var now time.Time
 	if r.Timestamp == 0 {
 		now = time.Now()
@@ -122,6 +130,13 @@ func (noWait) Value(any) any               { return nil }
 // receipts to `to`. Records in a row for one partition cost one lock. On an
 // error the records from the first without a receipt on were not accepted.
 func (p *Producer) AppendAll(ctx context.Context, rs []kafka.Record, to []Receipt) ([]Receipt, error) {
+	if p.cfg.TransactionalID != "" {
+		return to, errOutside
+	}
+	return p.appendAll(ctx, rs, to)
+}
+
+func (p *Producer) appendAll(ctx context.Context, rs []kafka.Record, to []Receipt) ([]Receipt, error) {
 	var at cursor
 	defer at.leave()
 	now := time.Now()
@@ -279,7 +294,13 @@ func (*noRoomError) MayHaveHappened() bool { return false }
 // If ctx ends, the results that are missing are a *WaitError, and those
 // records may still be written; what was not accepted yet is not.
 func (p *Producer) Send(ctx context.Context, rs ...kafka.Record) ([]Result, error) {
-	receipts, err := p.AppendAll(ctx, rs, make([]Receipt, 0, len(rs)))
+	return p.send(ctx, p.AppendAll, rs)
+}
+
+type appender func(ctx context.Context, rs []kafka.Record, to []Receipt) ([]Receipt, error)
+
+func (p *Producer) send(ctx context.Context, add appender, rs []kafka.Record) ([]Result, error) {
+	receipts, err := add(ctx, rs, make([]Receipt, 0, len(rs)))
 	p.post(func(a *actor, now time.Time) { a.onHurry(now, receipts) })
 	results := make([]Result, len(rs))
 	for i := range rs {
@@ -329,12 +350,13 @@ func (p *Producer) Flush(ctx context.Context) error {
 }
 
 // Shutdown refuses further records, waits as Flush does and closes. If ctx ends
-// first it closes at once, as Close, and returns the cause of ctx.
+// first it closes at once, as Close, and returns the cause of ctx. An open
+// transaction is aborted.
 func (p *Producer) Shutdown(ctx context.Context) error {
 	p.closing.Store(true)
 	p.budget.close(cluster.ErrClosed)
-	err := p.Flush(ctx)
-	return errors.Join(err, p.Close())
+	err := p.abortOpen(ctx)
+	return errors.Join(err, p.Flush(ctx), p.Close())
 }
 
 // Close gives every record without a result its honest one, at once: not done

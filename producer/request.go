@@ -22,6 +22,8 @@ type produceRequest struct {
 	behind  bool  // it must not go out on another connection than those before it
 	unsafe  bool  // it has batches without sequences: a repetition may be there twice
 	least   int16 // version that its batches need
+	most    int16 // version that it may have; 0 = any
+	txID    string
 }
 
 type requestTopic struct {
@@ -46,9 +48,11 @@ func (r *produceRequest) add(tp kafka.TopicPartition, id kafka.TopicID, wire []b
 }
 
 // Versions of Produce: 3 brought the record batches that are sent here, 9 the
-// flexible encoding, 13 topic ids in place of names.
+// flexible encoding, 12 transactions of part 2, 13 topic ids in place of names.
 const (
 	batchProduce    = 3
+	pinnedProduce   = 11 // the last that leaves the partitions of a transaction to the client
+	addingProduce   = 12 // adds them by itself (KIP-890)
 	flexibleProduce = 9
 	namesProduce    = 12
 	idsProduce      = 13
@@ -73,12 +77,16 @@ func (r *produceRequest) MinVersion() int16 { return r.least }
 
 // MaxVersion is the last version with names unless every topic has an id.
 func (r *produceRequest) MaxVersion() int16 {
+	limit := int16(idsProduce)
 	for i := range r.topics {
 		if r.topics[i].id.IsZero() {
-			return namesProduce
+			limit = namesProduce
 		}
 	}
-	return idsProduce
+	if r.most > 0 {
+		return min(r.most, limit)
+	}
+	return limit
 }
 
 // ResponseKind is an empty response of the request's version.
@@ -103,7 +111,11 @@ func (r *produceRequest) AppendTo(dst []byte) []byte {
 // the batches themselves.
 func (r *produceRequest) AppendBuffers(to net.Buffers) net.Buffers {
 	w := requestWriter{flexible: r.IsFlexible(), parts: to, frame: make([]byte, 0, r.frameSize())}
-	w.nullString()
+	if r.txID == "" {
+		w.nullString()
+	} else {
+		w.string(r.txID)
+	}
 	w.i16(r.acks)
 	w.i32(r.timeout)
 	w.length(len(r.topics))
@@ -129,7 +141,7 @@ func (r *produceRequest) AppendBuffers(to net.Buffers) net.Buffers {
 
 // frameSize is an upper bound of what stands around the batches.
 func (r *produceRequest) frameSize() int {
-	n := 32
+	n := 32 + len(r.txID)
 	for i := range r.topics {
 		n += 32 + len(r.topics[i].name) + 16*len(r.topics[i].parts)
 	}

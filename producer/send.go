@@ -34,6 +34,9 @@ func (a *actor) send(now time.Time, act produce.Send) {
 		acks: a.p.cfg.Durability.acks(), timeout: int32(a.p.cfg.RequestTimeout.Milliseconds()),
 		behind: act.Behind, unsafe: a.p.cfg.Durability != Idempotent, least: batchProduce,
 	}
+	if a.tx != nil {
+		a.tx.mark(req)
+	}
 	for _, item := range act.Items {
 		b := a.live[item.Batch]
 		known, _ := a.p.seam.CachedTopic(b.tp.Topic)
@@ -45,7 +48,7 @@ func (a *actor) send(now time.Time, act produce.Send) {
 		b.restamp(item.Stamp)
 		req.add(b.tp, id, b.wire)
 		if b.codec == compress.Zstd {
-			req.least = zstdProduce
+			req.least = max(req.least, zstdProduce)
 		}
 	}
 	p := a.p

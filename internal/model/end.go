@@ -75,8 +75,10 @@ func (c *coordinator) endAndBump(t *txn, node kafka.NodeID, held pair, commit bo
 		return kerr.InvalidTxnState.Code
 	case t.state.complete() && copied:
 		return 0
-	case !same || t.state.prepared():
+	case !same:
 		return kerr.ProducerFenced.Code
+	case t.state.prepared(): // the end of the next one, and the last is under way
+		return kerr.ConcurrentTransactions.Code
 	case t.state == Ongoing, !commit: // an abort of nothing moves the epoch too
 		if t.state != Ongoing {
 			t.parts, t.started = nil, c.now

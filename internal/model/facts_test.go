@@ -211,6 +211,15 @@ var facts = map[string]func(s *script){
 		_, code = s.end(5, last, false)
 		s.want("abort", code, 0)
 	},
+	"the next end waits for the last": func(s *script) {
+		p := s.mint()
+		s.want("produce", s.produce(12, p, 0, 0), 0)
+		next, code := s.endOnce(5, p, true)
+		s.want("commit", code, 0)
+		if _, code = s.endOnce(5, next, false); code != 51 && code != 0 {
+			s.t.Fatalf("an abort right behind it: code %d", code)
+		}
+	},
 	"mints count up, and fence": func(s *script) {
 		p := s.mint()
 		q := s.mint()

@@ -184,6 +184,8 @@ func (b *batch) onFailed(now time.Time, err error) {
 		b.burn()
 	case p.m.cfg.Plain && b.maybe && !p.m.cfg.Duplicates:
 		b.giveUp(err)
+	case p.m.refused != nil:
+		b.giveUp(p.m.refused)
 	default:
 		p.backOff(now)
 	}

@@ -25,10 +25,11 @@ type identity struct {
 	epoch   kafka.ProducerEpoch
 	tries   int
 	retryAt time.Time
+	inTx    bool // it is that of a transactional id
 }
 
 func (m *Machine) identify(now time.Time) {
-	if m.over != nil || m.ident.state != identNone || !m.ident.wanted || now.Before(m.ident.retryAt) {
+	if m.over != nil || m.tx != nil || m.ident.state != identNone || !m.ident.wanted || now.Before(m.ident.retryAt) {
 		return
 	}
 	m.ident.state = identAsked
@@ -88,7 +89,7 @@ func (m *Machine) identified() bool { return m.cfg.Plain || m.ident.state == ide
 
 // stamp is that of the first batch of a partition under the identity.
 func (i *identity) stamp() record.Stamp {
-	return record.Stamp{ProducerID: i.id, ProducerEpoch: i.epoch}
+	return record.Stamp{ProducerID: i.id, ProducerEpoch: i.epoch, Transactional: i.inTx}
 }
 
 // leave makes sure that no new batch of p gets a sequence of its present
@@ -99,6 +100,8 @@ func (p *partition) leave() {
 	current := p.current()
 	p.burnt, p.torn, p.proven = true, true, false
 	switch {
+	case m.tx != nil:
+		m.tx.stale = true
 	case !current:
 	case m.ident.epoch == math.MaxInt16:
 		m.renew()

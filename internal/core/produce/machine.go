@@ -182,6 +182,8 @@ type Machine struct {
 	over     error // set by OnClose and by a fence: nothing is sent any more
 	odd      uint64
 	codec    int // the first codec of the list that no broker refused
+	tx       *Transactions
+	refused  error // batches are refused with it; nothing else stops
 }
 
 // New is a machine without partitions. rng is the machine's alone.
@@ -203,11 +205,11 @@ func (m *Machine) OddAnswers() uint64 { return m.odd }
 // OnOpened says that a batch of tp was opened with its first record.
 func (m *Machine) OnOpened(now time.Time, tp kafka.TopicPartition) {
 	p := m.partition(tp)
-	if m.over != nil {
-		m.emit(CloseOpen{tp})
+	if m.over != nil || m.refused != nil {
+		closeOpen(p)
 		return
 	}
-	p.open = open{is: true, due: now.Add(m.cfg.Linger), last: now.Add(m.cfg.Delivery)}
+	p.open = open{is: true, now: m.tx != nil && m.tx.end != nil, due: now.Add(m.cfg.Linger), last: now.Add(m.cfg.Delivery)}
 	p.evaluate(now)
 }
 
@@ -218,9 +220,9 @@ func (m *Machine) OnBatch(now time.Time, in Batch) {
 	b := &batch{Batch: in, part: p, deadline: in.Since.Add(m.cfg.Delivery)}
 	m.batches[b.ID] = b
 	if !p.waitingArea() {
-		p.open = open{}
+		p.open, p.owed = open{}, false
 	}
-	if err := cmp.Or(m.over, p.over); err != nil {
+	if err := cmp.Or(m.over, p.over, m.refused); err != nil {
 		m.finish(b, Outcome{Offset: -1, AppendTime: kafka.NoTimestamp, Err: b.opError(refusal{err})})
 		return
 	}
@@ -313,10 +315,12 @@ func (m *Machine) OnClose(cause error) {
 	for _, p := range m.order {
 		p.giveUpAll(refusal{cause})
 		if p.open.is {
-			p.open = open{}
-			m.emit(CloseOpen{p.tp})
+			closeOpen(p)
 		}
 		m.timers.set(p, time.Time{})
+	}
+	if m.tx != nil {
+		m.tx.close(cause)
 	}
 }
 
@@ -328,7 +332,7 @@ func (m *Machine) Next(now time.Time) (Action, bool) {
 			continue
 		}
 		m.identify(now)
-		m.send(now)
+		decide(m, now)
 		if len(m.out) == 0 {
 			return nil, false
 		}
@@ -341,12 +345,26 @@ func (m *Machine) Next(now time.Time) (Action, bool) {
 	return a, true
 }
 
+// decide makes the requests that are due.
+func decide(m *Machine, now time.Time) {
+	if m.tx == nil {
+		m.send(now)
+		return
+	}
+	m.tx.settle(now)
+	m.send(now)
+	m.tx.next(now)
+}
+
 // Deadline is when Next has to be asked again if nothing happens before; zero
 // is never.
 func (m *Machine) Deadline() time.Time {
 	at := m.timers.first()
 	if m.ident.state == identNone && m.ident.wanted && m.over == nil {
 		at = earlier(at, m.ident.retryAt)
+	}
+	if m.tx != nil {
+		at = earlier(at, m.tx.deadline())
 	}
 	return at
 }

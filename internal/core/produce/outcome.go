@@ -185,6 +185,9 @@ func (m *Machine) finish(b *batch, out Outcome) {
 	b.told = true
 	delete(m.batches, b.ID)
 	m.emit(Finish{b.ID, out})
+	if m.tx != nil {
+		m.tx.onFinish(out.Err)
+	}
 }
 
 // DuplicateError is a batch that was acknowledged at an offset at or below one

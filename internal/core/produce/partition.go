@@ -63,6 +63,7 @@ type partition struct {
 	m      *Machine
 	tp     kafka.TopicPartition
 	open   open
+	owed   bool // a batch that was told to close has not come
 	queue  queue
 	flying int     // how many are outstanding
 	at     *broker // where they are
@@ -193,9 +194,14 @@ func (p *partition) expire(now time.Time) {
 // unsent, closing would only make smaller batches.
 func (p *partition) maybeClose(now time.Time) {
 	if p.open.is && (p.open.now || !now.Before(p.closeAt())) {
-		p.open = open{}
-		p.m.emit(CloseOpen{p.tp})
+		closeOpen(p)
 	}
+}
+
+// closeOpen asks for the open batch.
+func closeOpen(p *partition) {
+	p.open, p.owed = open{}, true
+	p.m.emit(CloseOpen{p.tp})
 }
 
 func (p *partition) closeAt() time.Time {

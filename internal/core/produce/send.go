@@ -50,6 +50,9 @@ func (m *Machine) take(br *broker, now time.Time) []*batch {
 	size, used := 0, 0
 	for _, p := range br.ready {
 		b := p.sendable(now)
+		if b != nil && m.tx != nil && !m.tx.enrols.mayLeave(p.tp) {
+			b = nil
+		}
 		if b != nil && size > 0 && size+b.size > m.cfg.RequestBytes {
 			break
 		}

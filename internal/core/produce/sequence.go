@@ -14,6 +14,8 @@ func (b *batch) onSequence(now time.Time, a *Answer, err error) {
 	p.proven, p.torn = false, true
 	b.cause = err
 	switch {
+	case p.m.tx != nil:
+		p.m.tx.onSequence(now, b, a, err)
 	case p.m.cfg.Plain:
 		b.giveUp(err)
 	case a.Code == kerr.InvalidProducerEpoch.Code:
