@@ -57,7 +57,7 @@ func NewBrokerError(group string, code int16, text *string) *BrokerError {
 }
 
 func codeName(code int16) string {
-	if ke := kerr.TypedErrorForCode(code); ke != nil {
+	if ke := kerr.TypedErrorForCode(code); ke != nil && ke.Code == code {
 		return ke.Message
 	}
 	return fmt.Sprintf("error code %d", code)
@@ -83,8 +83,13 @@ func (e *BrokerError) Error() string {
 	return s
 }
 
-// Unwrap is the value of package kerr.
-func (e *BrokerError) Unwrap() error { return kerr.ErrorForCode(e.Code) }
+// Unwrap is the value of package kerr, nil for a code that it does not know.
+func (e *BrokerError) Unwrap() error {
+	if ke := kerr.TypedErrorForCode(e.Code); ke != nil && ke.Code == e.Code {
+		return ke
+	}
+	return nil
+}
 
 // MayHaveHappened is true only for codes that leave the outcome open.
 func (e *BrokerError) MayHaveHappened() bool {
