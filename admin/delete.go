@@ -45,6 +45,7 @@ func (a *Admin) DeleteTopics(ctx context.Context, topics []TopicRef, mode Mode) 
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	res := make(Results[TopicRef, kafka.TopicID], len(topics))
+	names := make([]TopicRef, len(topics)) // brokers of 2.8 delete by id and describe by name only
 	errs := a.change(ctx, len(topics), func(open []int) (answers, error) {
 		if mode == ValidateOnly {
 			return nil, errNoDryRun
@@ -61,7 +62,10 @@ func (a *Admin) DeleteTopics(ctx context.Context, topics []TopicRef, mode Mode) 
 					continue
 				}
 				got[i] = kafka.CodeError(t.ErrorCode, t.ErrorMessage)
-				res[i].Value = t.TopicID
+				res[i].Value, names[i] = t.TopicID, topics[i]
+				if t.Topic != nil {
+					names[i] = TopicRef{Name: *t.Topic}
+				}
 			}
 		}
 		return got, nil
@@ -69,7 +73,7 @@ func (a *Admin) DeleteTopics(ctx context.Context, topics []TopicRef, mode Mode) 
 	var want []wanted
 	for i, ref := range topics {
 		res[i].Item, res[i].Err = ref, opError("delete topic", ref.String(), errs[i])
-		w := wanted{ref, gone(res[i].Value)}
+		w := wanted{names[i], gone(res[i].Value)}
 		switch {
 		case errs[i] != nil:
 			res[i].Value = kafka.TopicID{}
@@ -81,7 +85,7 @@ func (a *Admin) DeleteTopics(ctx context.Context, topics []TopicRef, mode Mode) 
 	unseen := a.await(ctx, want)
 	for i := range res {
 		if res[i].Err == nil {
-			res[i].Err = opError("delete topic", res[i].Item.String(), unseen[res[i].Item])
+			res[i].Err = opError("delete topic", res[i].Item.String(), unseen[names[i]])
 		}
 	}
 	return res

@@ -123,7 +123,7 @@ func (a *Groups) Describe(ctx context.Context, groups []string) Results[string, 
 			} else if !ok {
 				f = describedGroup{err: errLeftOut}
 			}
-			if first := found[g].err; !f.otherType() || first == nil || unsupported(first) {
+			if first := found[g].err; !f.otherType() || !errors.Is(first, kerr.GroupIDNotFound) {
 				found[g] = f
 			}
 		}

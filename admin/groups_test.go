@@ -184,6 +184,21 @@ func TestA17BrokersWithoutNewGroupsDescribeClassicOnes(t *testing.T) {
 			t.Errorf("%+v", res)
 		}
 	})
+	inBubble(t, 1, func(t *testing.T, r *rig) { // Kafka 3.9: the API is there, and switched off
+		r.describesGroups()
+		r.without(77, 89)
+		r.everywhere(69, func(q *sim.Request) sim.Answer {
+			resp := q.Response().(*kmsg.ConsumerGroupDescribeResponse)
+			for _, id := range q.Req.(*kmsg.ConsumerGroupDescribeRequest).Groups {
+				resp.Groups = append(resp.Groups, kmsg.ConsumerGroupDescribeResponseGroup{Group: id, ErrorCode: kerr.UnsupportedVersion.Code})
+			}
+			return sim.Reply(resp)
+		})
+		res := r.admin().Groups().Describe(r.within(time.Minute), []string{"old", "none"})
+		if res[0].Err != nil || res[0].Value.Type != ClassicGroup || !errors.Is(res[1].Err, kerr.GroupIDNotFound) {
+			t.Errorf("%+v", res)
+		}
+	})
 }
 
 // TestB280A18AnAnswerThatLeavesPartitionsOutSaysSo commits three partitions of

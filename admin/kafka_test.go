@@ -24,7 +24,10 @@ import (
 	"github.com/ottla/ottla/record/compress"
 )
 
-var broker *realkafka.Cluster
+var (
+	broker       *realkafka.Cluster
+	firstWritten = time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(sim.NoLeaks(func() int {
@@ -82,10 +85,12 @@ func peer(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
+// write writes records to partition 0 that are a second apart, from
+// firstWritten on. They are young: old ones retention takes away at once.
 func write(t *testing.T, ctx context.Context, cl *kgo.Client, topic string, values ...string) {
 	t.Helper()
 	for i, v := range values {
-		r := &kgo.Record{Topic: topic, Value: []byte(v), Timestamp: time.UnixMilli(int64(1_700_000_000_000 + 1000*i))}
+		r := &kgo.Record{Topic: topic, Value: []byte(v), Timestamp: firstWritten.Add(time.Duration(i) * time.Second)}
 		if err := cl.ProduceSync(ctx, r).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +121,11 @@ func TestKafkaA10A11TopicsFromCreationToDeletion(t *testing.T) {
 	if offBefore(t, 2, 4, byDefault.Err()) && (byDefault.Err() != nil || byDefault[0].Value.Partitions != 1) {
 		t.Errorf("%+v", byDefault)
 	}
-	mustDo(t, a.CreatePartitions(ctx, map[string]MorePartitions{"life": {Total: 5}}, ValidateOnly).Err())
+	if dry := a.CreatePartitions(ctx, map[string]MorePartitions{"life": {Total: 5}}, ValidateOnly); !offBefore(t, 1, 0, dry.Err()) {
+		return
+	} else if dry.Err() != nil {
+		t.Error(dry.Err())
+	}
 	grown := a.CreatePartitions(ctx, map[string]MorePartitions{"life": {Total: 4}, "placed": {Total: 3}, "gone": {Total: 2}}, Visible)
 	if !errors.Is(grown[0].Err, kerr.UnknownTopicOrPartition) || grown[1].Err != nil || !errors.Is(grown[2].Err, kerr.InvalidPartitions) {
 		t.Errorf("%+v", grown)
@@ -162,13 +171,13 @@ func TestKafkaA12A13OffsetsAndTheDeletionOfRecords(t *testing.T) {
 		return a.ListOffsets(ctx, map[kafka.TopicPartition]OffsetAt{tp("offsets", 0): at}, level)[0]
 	}
 	for at, want := range map[OffsetAt]kafka.Offset{
-		Latest: 4, Earliest: 0, AtTime(time.UnixMilli(1_700_000_001_500)): 2, AtTime(time.UnixMilli(1_800_000_000_000)): -1,
+		Latest: 4, Earliest: 0, AtTime(firstWritten.Add(1500 * time.Millisecond)): 2, AtTime(firstWritten.Add(time.Hour)): -1,
 	} {
 		if r := list(at, ReadCommitted); r.Err != nil || r.Value.Offset != want {
 			t.Errorf("at %d: %+v", at, r)
 		}
 	}
-	if r := list(MaxTimestamp, ReadUncommitted); offBefore(t, 3, 0, r.Err) && (r.Value.Offset != 3 || r.Value.Timestamp != 1_700_000_003_000) {
+	if r := list(MaxTimestamp, ReadUncommitted); offBefore(t, 3, 0, r.Err) && (r.Value.Offset != 3 || r.Value.Timestamp.Time() != firstWritten.Add(3*time.Second).UTC()) {
 		t.Errorf("%+v", r)
 	}
 	if r := list(EarliestLocal, ReadUncommitted); offBefore(t, 3, 4, r.Err) && (r.Err != nil || r.Value.Offset != 0) {
@@ -178,7 +187,8 @@ func TestKafkaA12A13OffsetsAndTheDeletionOfRecords(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	epochs := a.EpochEndOffsets(ctx, map[kafka.TopicPartition]kafka.LeaderEpoch{tp("offsets", 0): 0, tp("offsets", 1): 0})
-	if epochs.Err() != nil || epochs[0].Value.End != 4 || epochs[1].Value.End != 0 {
+	// Before 2.0 the end of an epoch without records is not known.
+	if epochs.Err() != nil || epochs[0].Value.End != 4 || from(2, 0) && epochs[1].Value.End != 0 {
 		t.Errorf("%+v", epochs)
 	}
 	deleted := a.DeleteRecords(ctx, map[kafka.TopicPartition]kafka.Offset{tp("offsets", 0): 3, tp("offsets", 1): 9})
@@ -245,13 +255,14 @@ func TestKafkaA7A14A15Configs(t *testing.T) {
 		{Resource: BrokerResource(node), Set: map[string]string{"log.cleaner.backoff.ms": "200"}},
 		{Resource: LoggerResource(node), Set: map[string]string{"no.such.logger": "WARN"}},
 	}, ValidateOnly)
-	if !errors.Is(res[0].Err, kerr.UnknownTopicOrPartition) || !errors.Is(res[1].Err, kerr.InvalidConfig) || res[2].Err != nil || res[3].Err == nil {
+	if !errors.Is(res[0].Err, kerr.UnknownTopicOrPartition) || !errors.Is(res[1].Err, kerr.InvalidConfig) && from(3, 3) || res[1].Err == nil || res[2].Err != nil || res[3].Err == nil {
 		t.Errorf("%+v", res)
 	}
 	mustDo(t, a.AlterConfigs(ctx, []ConfigChange{{Resource: BrokerResource(node), Set: map[string]string{"log.cleaner.backoff.ms": "200"}}}, Accepted).Err())
 	soon(BrokerResource(node), "log.cleaner.backoff.ms", "200")
 	loggers := a.DescribeConfigs(ctx, []Resource{LoggerResource(node)})
-	if from(2, 4) && (loggers.Err() != nil || len(loggers[0].Value) == 0) && !errors.Is(loggers.Err(), kerr.InvalidRequest) {
+	// A broker that logs through something else than log4j has none to tell of.
+	if err := loggers.Err(); err != nil && !errors.Is(err, kerr.InvalidRequest) && !errors.Is(err, kerr.UnknownServerError) {
 		t.Errorf("%+v", loggers)
 	}
 	metrics := ClientMetricsResource("all")
