@@ -16,7 +16,7 @@ type vetting struct {
 	wanted  bool         // nothing is fetched before it is known
 	drained bool         // it is asked when all that was fetched has reached the user
 	passed  kafka.Offset // what was fetched to when it was known last, -1 = never
-	asked   ask          // the OffsetForLeaderEpoch that is out
+	asked   uint64       // the OffsetForLeaderEpoch that is out, 0 if none
 }
 
 // vet has the position compared with the leader's log, if the epoch of what was
@@ -28,7 +28,7 @@ func (p *part) vet() {
 
 // wantsVet reports whether an OffsetForLeaderEpoch should name the partition.
 func (p *part) wantsVet() bool {
-	return p.vetting.wanted && p.state == stateReading && !p.stale && p.leader != kafka.NoNode && p.vetting.asked.id == 0 &&
+	return p.vetting.wanted && p.state == stateReading && !p.stale && p.leader != kafka.NoNode && p.vetting.asked == 0 &&
 		(!p.vetting.drained || p.drained())
 }
 
@@ -53,7 +53,7 @@ func (pl plan) vet() *EpochAction {
 	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
 	req.ReplicaID = -1
 	for i, p := range parts {
-		p.vetting.asked = ask{id: m.lastID, gen: p.gen, offset: p.next}
+		p.vetting.asked = m.lastID
 		if i == 0 || parts[i-1].topic != p.topic {
 			t := kmsg.NewOffsetForLeaderEpochRequestTopic()
 			t.Topic = p.topic.name
@@ -89,8 +89,8 @@ func (m *Machine) OnEpochs(now time.Time, id uint64, resp *kmsg.OffsetForLeaderE
 		a.take(resp)
 	}
 	for _, p := range a.r.parts {
-		if p.vetting.asked.id == id { // the answer left it out
-			p.vetting.asked = ask{}
+		if p.vetting.asked == id { // the answer left it out
+			p.vetting.asked = 0
 			m.backOff(now, p)
 		}
 	}
@@ -113,7 +113,7 @@ func (a *epochAnswer) take(resp *kmsg.OffsetForLeaderEpochResponse) {
 			if t != nil {
 				p = t.part(rp.Partition)
 			}
-			if p == nil || p.vetting.asked.id != a.r.id {
+			if p == nil || p.vetting.asked != a.r.id {
 				a.m.Counters.Unasked++
 				continue
 			}
@@ -123,19 +123,15 @@ func (a *epochAnswer) take(resp *kmsg.OffsetForLeaderEpochResponse) {
 }
 
 func (a *epochAnswer) partition(p *part, rp *kmsg.OffsetForLeaderEpochResponseTopicPartition) {
-	if p.vetting.asked.gen != p.gen { // asked anew
-		p.vetting.asked = ask{}
-		return
-	}
 	switch d := retry.Of(rp.ErrorCode); d {
 	case retry.Retry, retry.RefreshMetadata:
-		p.vetting.asked = ask{}
+		p.vetting.asked = 0
 		a.m.onCode(a.now, p, "offset for leader epoch", rp.ErrorCode)
 		return
 	case retry.OK:
 		p.patience = patience{}
 		if end := kafka.Offset(rp.EndOffset); end >= 0 && end < p.next {
-			p.vetting.asked = ask{}
+			p.vetting.asked = 0
 			a.m.truncated(p, end)
 			return
 		}
@@ -145,7 +141,7 @@ func (a *epochAnswer) partition(p *part, rp *kmsg.OffsetForLeaderEpochResponseTo
 
 // known lets the partition be read on.
 func (a *epochAnswer) known(p *part) {
-	if p.vetting.asked.id == a.r.id {
+	if p.vetting.asked == a.r.id {
 		p.vetting = vetting{passed: p.next}
 	}
 }

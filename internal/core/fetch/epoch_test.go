@@ -58,6 +58,13 @@ func TestF36B148TrueTruncationIsNoticed(t *testing.T) {
 	}
 	r.m.OnFetch(r.now, old.ID, fetchAnswer("t", partAnswer{hw: 101, lso: 101, data: data(100, 100).build()}), nil)
 	r.step()
+	for range patientAfter + 1 { // however long it takes
+		r.vetted(0, 75)
+		r.waitVet(2)
+		if f, ok := maybe[*FetchAction](r); ok {
+			t.Fatalf("broker %d is read before the position is known to be there", f.Broker)
+		}
+	}
 	q := r.vetted(80, 0)
 	if q.LeaderEpoch != 4 || q.CurrentLeaderEpoch != 5 {
 		t.Errorf("asked for the end of epoch %d with leader epoch %d", q.LeaderEpoch, q.CurrentLeaderEpoch)
@@ -243,7 +250,7 @@ func TestF36ACommittedEpochIsComparedToo(t *testing.T) {
 }
 
 // One question a leader, and an answer that a seek overtook means nothing (B149d).
-// Mutation: partition without the look at gen.
+// Mutation: invalidate without vetting.asked.
 func TestF36F35B149AnAnswerThatASeekOvertook(t *testing.T) {
 	r := newRig(t, testConfig())
 	r.m.Assign(map[kafka.TopicPartition]Start{

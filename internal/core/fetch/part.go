@@ -166,7 +166,7 @@ func (p *part) wantsList() bool {
 // invalidate makes answers that are on their way void.
 func (p *part) invalidate() {
 	p.gen++
-	p.listed, p.vetting.asked = ask{}, ask{}
+	p.listed, p.vetting.asked = ask{}, 0
 }
 
 // startReset begins to look for a place to go on, as the broker says that the

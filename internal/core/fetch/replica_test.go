@@ -64,7 +64,9 @@ func TestF41B140ThePreferredReplicaServesFromTheNextFetchOn(t *testing.T) {
 
 // Without a rack of its own the client asks for no replica and takes none.
 func TestF41NoRackNoReplica(t *testing.T) {
-	r := reading(t, testConfig(), 0)
+	cfg := testConfig()
+	cfg.ReplicaTime = time.Minute
+	r := reading(t, cfg, 0)
 	a := r.answer("t", partAnswer{hw: 50, lso: 50, data: data(0, 3).build(), replica: 2})
 	if a.Req.Rack != "" {
 		t.Errorf("rack %q", a.Req.Rack)

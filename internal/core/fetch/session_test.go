@@ -297,6 +297,21 @@ func offsetsOf(recs []got, tp kafka.TopicPartition) (os []kafka.Offset) {
 	return os
 }
 
+// A broker that refuses full requests too is asked with patience. Mutation:
+// noSession that never paces.
+func TestF4ABrokerThatKnowsNoSessionAtAll(t *testing.T) {
+	r, _ := inSession(t)
+	began, n := r.now, 0
+	for ; r.now.Sub(began) < time.Minute; n++ {
+		r.waitFetch()
+		r.code(take[*FetchAction](r), 70)
+		r.step()
+	}
+	if n > 500 || n < 50 {
+		t.Errorf("%d requests in a minute", n)
+	}
+}
+
 // An empty full answer with a throttle says nothing about sessions. Mutation:
 // accepted without onlyThrottle, which gives the session up for a minute.
 func TestF4AnEmptyFullAnswerWithAThrottleIsOnlyAThrottle(t *testing.T) {
