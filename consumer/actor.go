@@ -32,6 +32,9 @@ type actor struct {
 	machine *fetch.Machine        // guarded by mu
 	inbox   []func(now time.Time) // guarded by mu: what came for the machine
 	changed chan struct{}         // guarded by mu: closed when something did; nil if nobody waits
+
+	ahead   ahead
+	buffers buffers
 }
 
 // closed reports why the consumer takes no more calls: it or its client is closed,
@@ -111,6 +114,7 @@ func (c *actor) run(ctx context.Context) error {
 		for _, a := range actions {
 			c.perform(ctx, a)
 		}
+		c.ahead.start()
 		timer.Reset(untilNext(deadline))
 		select {
 		case <-ctx.Done():

@@ -36,7 +36,7 @@ func sample(tb testing.TB, n, size int, codec compress.Codec) record.Batch {
 
 // viewed decodes a batch as Poll does and wraps it for the user.
 func viewed(tb testing.TB, d *fetch.Decoder, rb record.Batch) Batch {
-	payload, err := d.Decode(rb)
+	payload, err := d.Decode(rb, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func BenchmarkDecode(b *testing.B) {
 	rb := sample(b, 655, 100, compress.None)
 	var d fetch.Decoder
 	for b.Loop() {
-		if _, err := d.Decode(rb); err != nil {
+		if _, err := d.Decode(rb, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -125,6 +126,16 @@ type Config struct {
 	MaxPollRecords int
 	// MaxPollBytes is the same for bytes of decompressed batches; 0 = 1 MiB.
 	MaxPollBytes int
+	// MaxPollPartitionRecords bounds what one Poll hands out of one partition: after
+	// the batch that reaches it the others come. 0 = no bound.
+	MaxPollPartitionRecords int
+	// Workers is how many batches are decompressed at once before they are asked
+	// for, while Budget has room; 0 = one less than GOMAXPROCS.
+	Workers int
+	// ReuseBuffers recycles the memory of decompressed batches: what Poll returned
+	// is valid until the next Poll, of Batches and Records until the next step.
+	// Without it everything stays valid as long as it is referenced. Run refuses it.
+	ReuseBuffers bool
 	// UnknownTopicTimeout is how long a topic that existed may be unknown to the
 	// brokers before its partitions stop; 0 = 5 s. One that never existed is
 	// waited for.
@@ -166,6 +177,8 @@ func (c Config) withDefaults() (Config, error) {
 		orDefault(&c.MaxBatchBytes, 256<<20, "MaxBatchBytes"),
 		orDefault(&c.MaxPollRecords, math.MaxInt, "MaxPollRecords"),
 		orDefault(&c.MaxPollBytes, 1<<20, "MaxPollBytes"),
+		orDefault(&c.MaxPollPartitionRecords, 0, "MaxPollPartitionRecords"),
+		orDefault(&c.Workers, runtime.GOMAXPROCS(0)-1, "Workers"),
 		orDefault(&c.UnknownTopicTimeout, 5*time.Second, "UnknownTopicTimeout"),
 	} {
 		if err != nil {
@@ -196,6 +209,7 @@ func (c *Config) machine(replicaTime time.Duration) fetch.Config {
 		MaxWait: c.MaxWait, MinBytes: c.MinBytes, MaxBytes: c.MaxBytes, PartitionMaxBytes: c.PartitionMaxBytes,
 		Budget: c.Budget, Isolation: fetch.Isolation(c.Isolation), Reset: fetch.Reset(c.Reset),
 		UnknownTimeout: c.UnknownTopicTimeout, RequestTimeout: listTimeout, Rack: c.Rack, ReplicaTime: replicaTime,
+		TurnRecords: c.MaxPollPartitionRecords,
 	}
 }
 

@@ -33,6 +33,7 @@ func New(c *cluster.Cluster, cfg Config) (*Consumer, error) {
 		turn:    make(chan struct{}, 1),
 		decoder: fetch.Decoder{NoCRC: cfg.NoCRC, Limit: cfg.MaxBatchBytes},
 	}
+	n.ahead.c, n.buffers.reuse = &n.actor, cfg.ReuseBuffers
 	n.tasks.Go(n.run)
 	if cfg.Group.ID != "" {
 		n.group = newMember(n)

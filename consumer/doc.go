@@ -2,7 +2,8 @@
 //
 // A [Consumer] keeps one Fetch on the wire to each broker that leads one of its
 // partitions, and the next one goes out before a record of the last answer is
-// decoded. What arrives waits, compressed as it came, within a byte budget.
+// decoded. What arrives waits within a byte budget: compressed as it came, or
+// decompressed by workers that go ahead of the polls as far as there is room.
 //
 // [Consumer.Poll] hands out batches: views of the bytes that the broker sent,
 // whose records are read while they are ranged over. [Consumer.Batches] and
@@ -39,5 +40,6 @@
 // Key, Value and Headers of a record are parts of its batch's memory. They stay
 // valid as long as they are referenced, and nothing writes to them; each keeps
 // its whole batch, or the whole answer it came in, alive. [kafka.Record.Clone]
-// cuts a record free.
+// cuts a record free. With Config.ReuseBuffers what was compressed is valid until
+// the next poll only.
 package consumer

@@ -79,10 +79,13 @@ func finishedOf(m *fetch.Machine, tps []kafka.TopicPartition) map[kafka.TopicPar
 	return out
 }
 
-// finish notes that the user is done with everything that was handed out.
+// finish notes that the user is done with everything that was handed out, and
+// comes for more.
 func (c *actor) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.machine.NextTurn()
+	c.buffers.recycle()
 	if c.machine.Finish() {
 		c.signalLocked()
 	}

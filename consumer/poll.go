@@ -90,6 +90,7 @@ func (c *Consumer) collect(batches []Batch) ([]Batch, []fetch.Loan) {
 		batches, loans = append(batches, b), append(loans, l)
 	}
 	if len(loans) > 0 {
+		c.ahead.start()
 		c.kick() // there is room in the budget again
 	}
 	return batches, loans
@@ -104,7 +105,11 @@ func (c *Consumer) takeOne() (b Batch, l fetch.Loan, ok bool) {
 	if !ok {
 		return Batch{}, l, false
 	}
-	payload, err := c.decoder.Decode(l.Batch)
+	payload, err := l.Payload, error(nil)
+	if payload == nil {
+		payload, err = c.decoder.Decode(l.Batch, c.buffers.spare())
+		l.Payload = payload
+	}
 	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -142,6 +147,7 @@ func (c *Consumer) settle(batches []Batch, loans []fetch.Loan) ([]Batch, error) 
 	for i, b := range batches {
 		if loans[i].Current() {
 			kept = append(kept, b)
+			c.buffers.given(b)
 		}
 		c.releaseLocked(loans[i])
 	}
@@ -200,8 +206,10 @@ func (c *Consumer) Batches(ctx context.Context) iter.Seq2[Batch, error] {
 					continue
 				}
 				c.releaseLocked(l)
+				c.buffers.given(b)
 				c.mu.Unlock()
 				c.group.handed(b)
+				c.ahead.start()
 				c.kick()
 			}
 			if !yield(b, err) || err != nil && c.ended(ctx) {
@@ -244,7 +252,12 @@ func (c *Consumer) Records(ctx context.Context) iter.Seq2[kafka.Record, error] {
 func (c *actor) yieldAll(ctx context.Context, b Batch, l fetch.Loan, yield func(kafka.Record, error) bool) bool {
 	next := l.From // behind what was yielded
 	done := next   // behind what the user is done with
-	defer func() { c.do(func(m *fetch.Machine) { m.Return(l, next, done) }) }()
+	defer func() {
+		if next >= b.Next() {
+			c.buffers.given(b)
+		}
+		c.do(func(m *fetch.Machine) { m.Return(l, next, done) })
+	}()
 	c.group.handed(b)
 	seen, first := c.interrupts.Load(), true
 	for o, r := range b.Records() {

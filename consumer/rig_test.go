@@ -103,7 +103,7 @@ func (w *world) produceBatches(topic string, p int32, batches, n int) {
 	for i := range batches {
 		rs := make([]*kgo.Record, n)
 		for k := range rs {
-			rs[k] = &kgo.Record{Topic: topic, Partition: p, Value: []byte(fmt.Sprint(i*n + k))}
+			rs[k] = &kgo.Record{Topic: topic, Partition: p, Key: []byte("a key, so that it compresses"), Value: []byte(fmt.Sprint(i*n + k))}
 		}
 		if err := w.prod.ProduceSync(context.Background(), rs...).FirstErr(); err != nil {
 			w.t.Fatal(err)

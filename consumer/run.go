@@ -104,6 +104,9 @@ func (m *member) runWith(ctx context.Context, do func(ctx context.Context, r *ru
 		return ErrNoGroup
 	}
 	c := m.c
+	if c.cfg.ReuseBuffers {
+		return &configError{"ReuseBuffers", "and Run exclude each other: handlers work beside the next poll"}
+	}
 	m.mu.Lock()
 	again := m.running
 	m.running = true

@@ -51,6 +51,9 @@ func (p *part) check(frames map[*frame]int) error {
 		if c.frame != nil {
 			frames[c.frame]++
 		}
+		if c.ahead != nil {
+			frames[&frame{bytes: c.ahead.reserved, refs: 1}]++
+		}
 		buffered += int64(c.batch.Size())
 	}
 	n := len(p.queue)

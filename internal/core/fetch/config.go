@@ -125,7 +125,7 @@ func (s Start) timestamp() (ts kafka.Timestamp, ok bool) {
 }
 
 // Config is what a Machine is made with. Every field must be set but
-// Rack, ReplicaTime and Retry.
+// TurnRecords, Rack, ReplicaTime and Retry.
 type Config struct {
 	MaxWait           time.Duration // fetch.max.wait.ms
 	MinBytes          int32         // fetch.min.bytes
@@ -136,6 +136,7 @@ type Config struct {
 	Reset             Reset         // auto.offset.reset
 	UnknownTimeout    time.Duration // how long a topic once seen may be unknown to a broker
 	RequestTimeout    time.Duration // request.timeout.ms, told to brokers in ListOffsets
+	TurnRecords       int           // of one partition in a turn of polling; 0 = no bound
 	Rack              string        // client.rack; with one a replica may be read from (KIP-392)
 	ReplicaTime       time.Duration // after which the leader is asked again
 	Retry             retry.Backoff

@@ -20,14 +20,15 @@ type Decoder struct {
 
 // Decode verifies the batch, decompresses it and checks that every record can
 // be read, so that whoever walks the payload later cannot fail. The payload
-// aliases the batch if that is not compressed, and is fresh memory otherwise.
-func (d *Decoder) Decode(b record.Batch) ([]byte, error) {
+// aliases the batch if that is not compressed. Otherwise it lies in dst if that
+// has room, and else in fresh memory.
+func (d *Decoder) Decode(b record.Batch, dst []byte) ([]byte, error) {
 	if !d.NoCRC {
 		if err := b.Verify(); err != nil {
 			return nil, err
 		}
 	}
-	payload, err := b.Payload(&d.inflate, nil, d.Limit)
+	payload, err := b.Payload(&d.inflate, dst[:0], d.Limit)
 	if err != nil {
 		return nil, err
 	}

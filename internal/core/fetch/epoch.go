@@ -152,14 +152,25 @@ func (a *epochAnswer) known(p *part) {
 // loss is told.
 func (m *Machine) truncated(p *part, end kafka.Offset) {
 	m.shelf.trim(p, end)
-	switch {
-	case p.position <= end && !p.lent && p.held == 0:
+	if p.position <= end && !p.lent && p.held == 0 {
 		p.vetting = vetting{passed: p.next}
-	case !p.drained():
-		p.vetting = vetting{wanted: true, drained: true, passed: -1}
-	default:
-		m.diverged(p, end)
+		return
 	}
+	p.vetting = vetting{passed: -1}
+	if !p.drained() {
+		p.vetting = vetting{wanted: true, drained: true, passed: -1}
+		return
+	}
+	loss := &kafka.DataLossError{TopicPartition: p.tp, Position: p.position, Remaining: end}
+	if m.cfg.Reset == ResetFail {
+		m.fail(p, "fetch", loss)
+		return
+	}
+	m.news.Resets = append(m.news.Resets, Position{TopicPartition: p.tp, Old: p.position, New: end, Reason: loss})
+	m.news.report(p, "fetch", loss)
+	p.invalidate()
+	p.last = kafka.NoEpoch
+	p.moveTo(end)
 }
 
 // trim drops what was fetched from offset end on.
@@ -169,6 +180,7 @@ func (s *shelf) trim(p *part, end kafka.Offset) {
 		n--
 		c := &p.queue[n]
 		s.release(c.frame)
+		s.discard(c.ahead)
 		p.buffered -= int64(c.batch.Size())
 		p.next, p.tail = c.from, kafka.NoEpoch
 		*c = chunk{}
@@ -181,19 +193,4 @@ func (s *shelf) trim(p *part, end kafka.Offset) {
 		p.tail = p.last
 	}
 	p.invalidate()
-}
-
-// diverged tells of records that the user has read and that the log has lost.
-func (m *Machine) diverged(p *part, end kafka.Offset) {
-	loss := &kafka.DataLossError{TopicPartition: p.tp, Position: p.position, Remaining: end}
-	p.vetting = vetting{passed: -1}
-	if m.cfg.Reset == ResetFail {
-		m.fail(p, "fetch", loss)
-		return
-	}
-	m.news.Resets = append(m.news.Resets, Position{TopicPartition: p.tp, Old: p.position, New: end, Reason: loss})
-	m.news.report(p, "fetch", loss)
-	p.invalidate()
-	p.last = kafka.NoEpoch
-	p.moveTo(end)
 }

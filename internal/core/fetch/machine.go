@@ -20,7 +20,7 @@ type Machine struct {
 	roster // what is assigned and who leads it
 	ledger
 	desk
-	shelf    shelf
+	shelf
 	reserved int64                 // byte limits of fetches that are out
 	lastID   uint64                // of requests
 	inflate  compress.Decompressor // for control batches

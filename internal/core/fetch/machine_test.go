@@ -701,12 +701,12 @@ func TestF27ADecompressedBatchIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := Decoder{Limit: 1 << 16}
-	_, err = d.Decode(b)
+	_, err = d.Decode(b, nil)
 	if asError[*compress.LimitError](t, err) == nil {
 		t.Error("no limit")
 	}
 	d.Limit = 2 << 20
-	if payload, err := d.Decode(b); err != nil || len(payload) < 1<<20 {
+	if payload, err := d.Decode(b, nil); err != nil || len(payload) < 1<<20 {
 		t.Errorf("%d bytes, %v", len(payload), err)
 	}
 }
@@ -719,10 +719,10 @@ func TestF21ChecksumsAreCheckedUnlessTurnedOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	var on Decoder
-	if _, err := on.Decode(b); !errors.Is(err, record.ErrChecksum) {
+	if _, err := on.Decode(b, nil); !errors.Is(err, record.ErrChecksum) {
 		t.Errorf("by default: %v", err)
 	}
-	if _, err := (&Decoder{NoCRC: true}).Decode(b); err != nil {
+	if _, err := (&Decoder{NoCRC: true}).Decode(b, nil); err != nil {
 		t.Errorf("turned off: %v", err)
 	}
 }

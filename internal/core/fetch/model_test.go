@@ -13,6 +13,7 @@ import (
 	"github.com/ottla/ottla/internal/sim"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/record"
+	"github.com/ottla/ottla/record/compress"
 )
 
 // The model: logs of two partitions that do not change, and for each assigned
@@ -35,6 +36,9 @@ func modelTopic(t *rapid.T, name string) (log []modelEntry, aborts [][3]int64) {
 	add := func(s spec, visible bool) {
 		s.base += o
 		s.last += o
+		if !s.empty && !s.control {
+			s.codec = compress.Codec(len(log) % 3 * 2 % 5) // none, snappy, zstd
+		}
 		log = append(log, modelEntry{s, s.build(), visible})
 		o = s.last + 1
 	}
@@ -70,6 +74,7 @@ type model struct {
 	ranged *Loan // a range is in the middle of it
 
 	sessions map[kafka.NodeID]*sim.FetchSessions
+	works    []Work
 }
 
 // broker keeps the sessions of one broker; at times it grants none.
@@ -190,6 +195,31 @@ func (m *model) meant(f *FetchAction, rp kmsg.FetchRequestTopicPartition) {
 	}
 }
 
+// ahead has a batch decoded, and worked takes the result of one in, which may
+// have hit its limit.
+func (m *model) ahead() {
+	if w, ok := m.r.m.Ahead(); ok {
+		m.works = append(m.works, w)
+	}
+	m.r.step()
+}
+
+func (m *model) worked() {
+	if len(m.works) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(m.works)-1).Draw(m.t, "work")
+	w := m.works[i]
+	m.works = slices.Delete(m.works, i, i+1)
+	var d Decoder
+	if payload, err := d.Decode(w.Batch, nil); rapid.IntRange(0, 3).Draw(m.t, "too large") == 0 {
+		m.r.m.OnAhead(w, nil, io.ErrShortBuffer)
+	} else {
+		m.r.m.OnAhead(w, payload, err)
+	}
+	m.r.step()
+}
+
 // vet answers a question for the end of an epoch. Nothing is ever truncated.
 func (m *model) vet() {
 	a, ok := maybe[*EpochAction](m.r)
@@ -241,10 +271,14 @@ func (m *model) leave() {
 	}
 	l := *m.ranged
 	m.ranged = nil
-	payload, err := m.r.dec.Decode(l.Batch)
+	payload, err := l.Payload, error(nil)
+	if payload == nil {
+		payload, err = m.r.dec.Decode(l.Batch, nil)
+	}
 	if err != nil {
 		m.t.Fatal(err)
 	}
+	l.Payload = payload
 	recs := recordsOf(l, payload)
 	if n := rapid.IntRange(0, 2*len(recs)).Draw(m.t, "used"); !l.Current() || l.Stopped() || n == 0 {
 		m.r.m.Return(l, l.From, l.From)
@@ -341,6 +375,7 @@ func TestF7F14F15F47AnyScriptHandsEverythingOutOnceAndInOrder(t *testing.T) {
 			"answer": func(*rapid.T) { m.answer() }, "answer again": func(*rapid.T) { m.answer() },
 			"poll": func(*rapid.T) { m.poll() }, "poll again": func(*rapid.T) { m.poll() },
 			"enter": func(*rapid.T) { m.enter() }, "leave": func(*rapid.T) { m.leave() },
+			"ahead": func(*rapid.T) { m.ahead() }, "worked": func(*rapid.T) { m.worked() },
 			"vet":    func(*rapid.T) { m.vet() },
 			"lookup": func(*rapid.T) { m.lookup() }, "pass": func(*rapid.T) { m.pass() },
 			"seek": func(*rapid.T) { m.seek() }, "pause": func(*rapid.T) { m.pause() },
@@ -374,6 +409,7 @@ func (m *model) finish() {
 		}
 		m.lookup()
 		m.vet()
+		m.worked()
 		m.answer()
 		m.poll()
 		m.pass()

@@ -87,6 +87,8 @@ type stock struct {
 	owes     bool     // the user has something of it that is not finished
 	done     Progress // where that begins, if owes
 	inRing   bool
+	turn     uint64 // the last one in which something was taken
+	given    int    // records taken in it
 }
 
 // patience counts failures of a partition.
@@ -114,8 +116,9 @@ type chunk struct {
 	next  kafka.Offset
 	epoch kafka.LeaderEpoch
 	frame *frame
-	err   error  // what stops the partition here
-	op    string // of err; empty if err is a batch that cannot be read
+	ahead *decoding // nil if nobody has begun to decode it
+	err   error     // what stops the partition here
+	op    string    // of err; empty if err is a batch that cannot be read
 }
 
 func (c *chunk) silent() bool { return c.batch.IsZero() && c.err == nil }

@@ -275,7 +275,7 @@ func (r *rig) hold() ([]got, Loan, bool) {
 	if !ok {
 		return nil, l, false
 	}
-	payload, err := r.dec.Decode(l.Batch)
+	payload, err := r.dec.Decode(l.Batch, nil)
 	if err != nil {
 		r.m.Unreadable(r.now, l, err)
 		r.check()

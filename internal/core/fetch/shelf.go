@@ -2,8 +2,32 @@ package fetch
 
 // shelf is what was fetched and waits to be handed out.
 type shelf struct {
-	ring []*part // partitions with something to take, next first (F43)
-	used int64   // bytes of frames that wait
+	ring    []*part // partitions with something to take, next first (F43)
+	resting []*part // those that have had their share in this turn
+	turn    uint64
+	used    int64 // bytes of frames that wait, and of what was decoded ahead
+}
+
+// NextTurn begins a poll: partitions that had their share in the last one come
+// first.
+func (s *shelf) NextTurn() {
+	s.turn++
+	if len(s.resting) > 0 {
+		s.ring = append(s.resting, s.ring...)
+		s.resting = nil
+	}
+}
+
+// rest takes a partition that had its share out of the turn.
+func (s *shelf) rest(p *part, share int) bool {
+	if p.turn != s.turn {
+		p.turn, p.given = s.turn, 0
+	}
+	if share == 0 || p.given < share {
+		return false
+	}
+	s.resting = append(s.resting, p)
+	return true
 }
 
 // pop takes the first chunk off p's queue.
@@ -38,6 +62,7 @@ func (s *shelf) enlist(p *part) {
 func (s *shelf) drop(p *part) {
 	for i := range p.queue {
 		s.release(p.queue[i].frame)
+		s.discard(p.queue[i].ahead)
 	}
 	p.queue, p.buffered = nil, 0
 }

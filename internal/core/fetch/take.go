@@ -14,24 +14,39 @@ type Loan struct {
 	kafka.TopicPartition
 	Batch record.Batch
 	From  kafka.Offset // records below are not to be handed out
+
+	// Payload is what Decode makes of the batch, if that was done ahead. Whoever
+	// does it later may set it before Return.
+	Payload []byte
+
 	p     *part
 	cut   uint64
 	next  kafka.Offset
 	epoch kafka.LeaderEpoch
 	frame *frame
+	ahead *decoding
 }
 
 // Ready reports whether Take may have a batch, or News something for the user.
-func (m *Machine) Ready() bool { return len(m.shelf.ring) > 0 && !m.Shut || !m.news.empty() }
+func (m *Machine) Ready() bool {
+	return len(m.shelf.ring) > 0 && !m.Shut && !m.shelf.busy() || !m.news.empty()
+}
 
 // Take is the next batch to hand out: partitions take turns (F43). Deliver,
-// Return or Unreadable ends the loan.
+// Return or Unreadable ends the loan. It is false, too, while the batch whose
+// turn it is is being decoded ahead.
 func (m *Machine) Take(now time.Time) (Loan, bool) {
 	for len(m.shelf.ring) > 0 && !m.Shut {
 		p := m.shelf.ring[0]
-		m.shelf.ring = m.shelf.ring[1:]
-		p.inRing = false
 		p.settle()
+		if m.shelf.busy() {
+			break
+		}
+		m.shelf.ring = m.shelf.ring[1:]
+		if m.shelf.rest(p, m.cfg.TurnRecords) {
+			continue
+		}
+		p.inRing = false
 		if !p.ready() {
 			continue
 		}
@@ -42,10 +57,15 @@ func (m *Machine) Take(now time.Time) (Loan, bool) {
 		}
 		p.pop()
 		p.lent = true
-		return Loan{
+		p.given += c.batch.Count()
+		l := Loan{
 			TopicPartition: p.tp, Batch: c.batch, From: c.from,
-			p: p, cut: p.cut, next: c.next, epoch: c.epoch, frame: c.frame,
-		}, true
+			p: p, cut: p.cut, next: c.next, epoch: c.epoch, frame: c.frame, ahead: c.ahead,
+		}
+		if c.ahead != nil {
+			l.Payload = c.ahead.payload
+		}
+		return l, true
 	}
 	return Loan{}, false
 }
@@ -56,7 +76,7 @@ func (m *Machine) Take(now time.Time) (Loan, bool) {
 // user.
 func (m *Machine) Deliver(l Loan) bool {
 	p := l.p
-	m.shelf.release(l.frame)
+	m.shelf.give(l)
 	if p.cut != l.cut {
 		return false
 	}
@@ -64,6 +84,12 @@ func (m *Machine) Deliver(l Loan) bool {
 	m.owe(p, Progress{p.position, p.last})
 	m.shelf.passTo(p, Progress{l.next, l.epoch})
 	return true
+}
+
+// give ends the hold of a loan on the budget.
+func (s *shelf) give(l Loan) {
+	s.release(l.frame)
+	s.discard(l.ahead)
 }
 
 // passTo ends a loan: the position moves on.
@@ -109,7 +135,7 @@ func (l Loan) Stopped() bool { return l.p.paused || l.p.withheld }
 func (m *Machine) Return(l Loan, from, done kafka.Offset) {
 	p := l.p
 	if p.cut != l.cut {
-		m.shelf.release(l.frame)
+		m.shelf.give(l)
 		return
 	}
 	if done < from {
@@ -117,20 +143,25 @@ func (m *Machine) Return(l Loan, from, done kafka.Offset) {
 	}
 	at := l.progress(from)
 	if from >= l.next || p.state == stateFailed { // of the rest only the position can tell
-		m.shelf.release(l.frame)
+		m.shelf.give(l)
 		m.shelf.passTo(p, at)
 		return
 	}
 	p.lent, p.position, p.last = false, at.Offset, at.Epoch
 	p.buffered += int64(l.Batch.Size())
-	p.queue = append([]chunk{{batch: l.Batch, from: from, next: l.next, epoch: l.epoch, frame: l.frame}}, p.queue...)
+	m.shelf.discard(l.ahead)
+	c := chunk{batch: l.Batch, from: from, next: l.next, epoch: l.epoch, frame: l.frame}
+	if l.Payload != nil {
+		m.shelf.keep(&c, l.Payload)
+	}
+	p.queue = append([]chunk{c}, p.queue...)
 	m.shelf.enlist(p)
 }
 
 // Unreadable reports that a taken batch cannot be decoded. A wrong checksum is
 // fetched once more; anything else stops the partition.
 func (m *Machine) Unreadable(now time.Time, l Loan, err error) {
-	m.shelf.release(l.frame)
+	m.shelf.give(l)
 	if l.p.cut != l.cut {
 		return
 	}

@@ -281,7 +281,7 @@ func (v *frameVector) run(t *testing.T) (filtered int) {
 		if !ok {
 			break
 		}
-		payload, err := r.dec.Decode(l.Batch)
+		payload, err := r.dec.Decode(l.Batch, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,67 @@
+package consumer
+
+import (
+	"sync"
+
+	"github.com/ottla/ottla/record/compress"
+)
+
+// buffers is the memory of decompressed batches with Config.ReuseBuffers. Without
+// that it keeps nothing.
+type buffers struct {
+	reuse  bool
+	poison bool // for tests: overwrite what is recycled
+
+	mu    sync.Mutex
+	inUse [][]byte // guarded by mu: of batches that the user has until the next poll
+	free  [][]byte // guarded by mu
+}
+
+// maxFree and maxFreeSize bound what is kept for later.
+const (
+	maxFree     = 32
+	maxFreeSize = 4 << 20
+)
+
+// spare is memory to decompress into, nil if there is none.
+func (b *buffers) spare() []byte {
+	if !b.reuse {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := len(b.free)
+	if n == 0 {
+		return nil
+	}
+	buf := b.free[n-1]
+	b.free = b.free[:n-1]
+	return buf
+}
+
+// given notes that a batch has reached the user, who has it until the next poll.
+func (b *buffers) given(batch Batch) {
+	if b.reuse && batch.Codec() != compress.None {
+		b.mu.Lock()
+		b.inUse = append(b.inUse, batch.payload)
+		b.mu.Unlock()
+	}
+}
+
+// recycle takes back what the user had since the last poll.
+func (b *buffers) recycle() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, buf := range b.inUse {
+		if b.poison {
+			for k := range buf {
+				buf[k] = 0xdb
+			}
+		}
+		if len(b.free) < maxFree && cap(buf) <= maxFreeSize {
+			b.free = append(b.free, buf[:0])
+		}
+		b.inUse[i] = nil
+	}
+	b.inUse = b.inUse[:0]
+}
