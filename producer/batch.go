@@ -56,6 +56,11 @@ func (b *batch) entry() produce.Batch {
 	return produce.Batch{ID: b.id, Partition: b.tp, Count: int32(b.count), Since: b.since}
 }
 
+// now is the time, read with one look at the clock: time.Now takes two.
+func (b *batch) now() kafka.Timestamp {
+	return kafka.TimestampOf(b.since) + kafka.Timestamp(time.Since(b.since).Milliseconds())
+}
+
 // errOf is the error of one record.
 func (b *batch) errOf(index int32) error {
 	if len(b.reasons) == 0 || b.err == nil {

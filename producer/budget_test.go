@@ -243,7 +243,7 @@ func TestP30OpenBatchesOfManyPartitionsStayWithinTheBuffer(t *testing.T) {
 		}
 		write(10)
 		held := 0
-		for _, q := range (*p.topics.Load())["t"].parts {
+		for _, q := range p.topics.Load().find("t").parts {
 			q.mu.Lock()
 			held += cap(q.open.builder.Release())
 			q.open.builder.Append(0, nil, nil, nil)

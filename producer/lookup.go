@@ -147,7 +147,7 @@ func (a *actor) expireLayouts(now time.Time) {
 			a.fresh.keep(name, until)
 			continue
 		}
-		t := (*a.p.topics.Load())[name]
+		t := a.p.topics.Load().find(name)
 		known, _ := a.p.seam.CachedTopic(name)
 		if known != nil {
 			until = known.Updated.Add(a.p.seam.MetadataMaxAge())
@@ -185,9 +185,9 @@ func (t *topic) grew(known *cluster.Topic) bool {
 
 // onEvents follows the changes of the cluster.
 func (a *actor) onEvents(now time.Time) {
-	topics := *a.p.topics.Load()
+	topics := a.p.topics.Load()
 	for _, e := range a.watch.Take() {
-		t := topics[e.Topic]
+		t := topics.find(e.Topic)
 		if t == nil {
 			continue
 		}
@@ -245,9 +245,9 @@ func (t *topic) withdraw(b *batch) bool {
 func (p *Producer) endTopics(err error) {
 	p.topicMu.Lock()
 	p.over = err
-	topics := *p.topics.Load()
+	topics := p.topics.Load()
 	p.topicMu.Unlock()
-	for _, t := range topics {
+	for _, t := range topics.byName {
 		t.end(err)
 	}
 }

@@ -254,7 +254,7 @@ func TestP38ACustomPartitionerRunsUnderNoLock(t *testing.T) {
 		f := newFake(t, 4)
 		var p *Producer
 		p = begin(t, f, Config{Partition: func(r kafka.Record, n int32) int32 {
-			if top := (*p.topics.Load())["t"]; !top.area.mu.TryLock() {
+			if top := p.topics.Load().find("t"); !top.area.mu.TryLock() {
 				t.Error("the waiting area is locked")
 			} else {
 				for _, q := range top.parts {

@@ -40,8 +40,8 @@ func most(r *kafka.Record) int64 {
 const chunk = 16 << 10
 
 // appendLocked encodes a record into the open batch. While there is no room it
-// waits without the mutex; it returns with it. now is the time of the call if
-// it is known.
+// waits without the mutex; it returns with it. A timestamp of 0 is the time of
+// the call; now is that time if it is known.
 func (q *partition) appendLocked(ctx context.Context, r *kafka.Record, ts kafka.Timestamp, now time.Time) (Receipt, error) {
 	need := most(r)
 	var got int64
@@ -111,6 +111,9 @@ func (q *partition) addLocked(r *kafka.Record, ts kafka.Timestamp, now time.Time
 		b = q.openLocked(now, most(r))
 	}
 	b.room += got
+	if ts == 0 {
+		ts = b.now()
+	}
 	if !b.builder.Append(ts, r.Key, r.Value, r.Headers) {
 		left := max(b.room-int64(b.builder.Len()), 0)
 		b.room -= left

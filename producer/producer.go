@@ -3,7 +3,6 @@ package producer
 import (
 	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -28,10 +27,10 @@ type Producer struct {
 	buffers buffers
 	sealers sealers
 	ids     atomic.Uint64
-	ahead   atomic.Int64                      // bytes of buffers that open batches began with
-	topics  atomic.Pointer[map[string]*topic] // replaced under topicMu
-	closing atomic.Bool                       // Shutdown or Close was called
-	last    atomic.Pointer[Tx]                // the transaction that was begun last
+	ahead   atomic.Int64           // bytes of buffers that open batches began with
+	topics  atomic.Pointer[topics] // replaced under topicMu
+	closing atomic.Bool            // Shutdown or Close was called
+	last    atomic.Pointer[Tx]     // the transaction that was begun last
 
 	spreader spreader
 	reports  reporter
@@ -80,7 +79,7 @@ func start(s seam, cfg Config) (*Producer, error) {
 	p.buffers.limit = int(min(cfg.BufferBytes/2, 64<<20))
 	p.sealers.init(p)
 	p.reports.tasks = task.New(context.Background())
-	p.topics.Store(&map[string]*topic{})
+	p.topics.Store(&topics{})
 	a := newActor(p)
 	p.tasks.Go(a.run)
 	return p, nil
@@ -101,13 +100,8 @@ func (p *Producer) Append(ctx context.Context, r kafka.Record) (Receipt, error) 
 }
 
 func (p *Producer) append(ctx context.Context, r kafka.Record) (Receipt, error) {
-	var now time.Time
-	if r.Timestamp == 0 {
-		now = time.Now()
-		r.Timestamp = kafka.TimestampOf(now)
-	}
 	var at cursor
-	rc, err := p.appendOne(ctx, &r, r.Timestamp, now, &at)
+	rc, err := p.appendOne(ctx, &r, r.Timestamp, time.Time{}, &at)
 	at.leave()
 	return rc, err
 }
@@ -235,7 +229,7 @@ func (p *Producer) fits(r *kafka.Record, tp *kafka.TopicPartition) error {
 }
 
 func (p *Producer) topic(name string) (*topic, error) {
-	if t := (*p.topics.Load())[name]; t != nil {
+	if t := p.topics.Load().find(name); t != nil {
 		return t, nil
 	}
 	p.topicMu.Lock()
@@ -243,17 +237,15 @@ func (p *Producer) topic(name string) (*topic, error) {
 	if p.over != nil {
 		return nil, p.over
 	}
-	old := *p.topics.Load()
-	if t := old[name]; t != nil {
+	old := p.topics.Load()
+	if t := old.find(name); t != nil {
 		return t, nil
 	}
 	if name == "" {
 		return nil, errNoTopic
 	}
 	t := newTopic(p, name)
-	next := maps.Clone(old)
-	next[name] = t
-	p.topics.Store(&next)
+	p.topics.Store(old.with(t))
 	return t, nil
 }
 

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,29 @@ type topic struct {
 	area    partition // its mutex guards what follows
 	waiting []*batch  // in the order in which they were opened; area.open is the last of it
 	parts   []*partition
+}
+
+// topics is the topics of a producer. It never changes.
+type topics struct {
+	byName map[string]*topic
+	only   *topic // if there is one only: it is found without the map
+}
+
+func (ts *topics) find(name string) *topic {
+	if ts.only != nil && ts.only.name == name {
+		return ts.only
+	}
+	return ts.byName[name]
+}
+
+func (ts *topics) with(t *topic) *topics {
+	next := &topics{byName: make(map[string]*topic, len(ts.byName)+1)}
+	maps.Copy(next.byName, ts.byName)
+	next.byName[t.name] = t
+	if len(next.byName) == 1 {
+		next.only = t
+	}
+	return next
 }
 
 // layout is the partitions that records are spread over. It never changes.
