@@ -218,10 +218,10 @@ func (a *actor) onPressure(now time.Time) {
 // way already: what is on its way will give room, and the open batches fill
 // meanwhile. Closing them all would make batches of one record each.
 func (a *actor) relieve(now time.Time) {
-	if a.relieving || a.piped >= a.p.budget.limit/8 {
+	if a.relieving || a.piped >= a.p.budget.size()/8 {
 		return
 	}
-	coming, enough := a.piped, a.p.budget.limit/4
+	coming, enough := a.piped, a.p.budget.size()/4
 	for _, o := range openBatches(a.live) {
 		if coming >= enough {
 			return

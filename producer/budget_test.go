@@ -254,3 +254,63 @@ func TestP30OpenBatchesOfManyPartitionsStayWithinTheBuffer(t *testing.T) {
 		}
 	})
 }
+
+// A buffer that is never opened further makes this fail: with a broker that
+// stands still Append must take all that was configured, and no more.
+func TestP30ABufferIsOpenedAsFarAsItIsNeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 3)
+		p := begin(t, f, Config{BatchBytes: 64 << 10, BufferBytes: 32 << 20, Compression: Uncompressed})
+		value := make([]byte, 1000)
+		for range 20_000 { // the brokers keep up
+			if _, err := p.Append(t.Context(), kafka.Record{Topic: "t", Value: value}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, want := p.budget.size(), int64(firstOpened+3*perPartition); got != want {
+			t.Errorf("%d bytes are open where the brokers keep up, want %d", got, want)
+		}
+		f.mu.Lock()
+		f.hold = true
+		f.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var err error
+		for err == nil {
+			_, err = p.Append(ctx, kafka.Record{Topic: "t", Value: value})
+		}
+		used := p.budget.used.Load()
+		if !errors.Is(err, kafka.ErrBufferFull) || used > 32<<20 || used < 31<<20 {
+			t.Errorf("%d bytes of 32 MiB are used after a second: %v", used, err)
+		}
+		f.release()
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := p.budget.size(); n > 8<<20 {
+			t.Errorf("%d bytes stay open when nothing is there", n)
+		}
+	})
+}
+
+// TryAppend that gives up before the whole buffer is used makes this fail.
+func TestP30TryAppendUsesTheWholeBuffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 3)
+		f.hold = true
+		p := begin(t, f, Config{BatchBytes: 64 << 10, BufferBytes: 32 << 20, Compression: Uncompressed})
+		start, n := time.Now(), 0
+		for ; ; n++ {
+			if _, err := p.TryAppend(kafka.Record{Topic: "t", Value: make([]byte, 1000)}); err != nil {
+				if !errors.Is(err, kafka.ErrBufferFull) {
+					t.Fatal(err)
+				}
+				break
+			}
+		}
+		if n < 31_000 || time.Since(start) != 0 {
+			t.Errorf("%d records of 1,000 bytes in a buffer of 32 MiB, %v of waiting", n, time.Since(start))
+		}
+		f.release()
+	})
+}

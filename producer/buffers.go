@@ -5,15 +5,19 @@ import (
 	"sync"
 )
 
+// spareBuffers is kept beside half of what the budget has opened.
+const spareBuffers = 12 << 20
+
 // Buffers come in powers of two.
 const (
 	smallestBuffer = 12 // 4 KiB
 	largestBuffer  = 24 // 16 MiB
 )
 
-// buffers keeps buffers for the next batches, by size class, up to a total.
+// buffers keeps buffers for the next batches, by size class, up to a part of
+// what the budget has opened and a little more.
 type buffers struct {
-	limit int // of idle
+	budget *budget
 
 	mu   sync.Mutex
 	idle int                                          // bytes kept; guarded by mu
@@ -48,7 +52,7 @@ func (b *buffers) put(buf []byte) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.idle+cap(buf) > b.limit {
+	if int64(b.idle+cap(buf)) > b.budget.size()/2+spareBuffers {
 		return
 	}
 	b.idle += cap(buf)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ottla/ottla/internal/core/produce"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/record"
 	"github.com/ottla/ottla/record/compress"
@@ -60,12 +61,32 @@ func (d Durability) acks() int16 {
 type Partitioner uint8
 
 const (
-	// Murmur2 is the rule of Java's client: a record with a key, also an empty
-	// one, goes where the key's hash says; records without key (nil) go to one
-	// partition until a batch's worth of bytes went there, then to another.
+	// Murmur2 is the rule of Java's client, and librdkafka's murmur2_random: a
+	// record with a key, also an empty one, goes where the key's hash says.
+	// Records without key (nil) go to one partition until a batch's worth of
+	// bytes went there, then to another (KIP-794).
 	Murmur2 Partitioner = iota
 	// Manual takes the partition from kafka.Record.Partition.
 	Manual
+	// Uniform treats every record as one without key.
+	Uniform
+	// RoundRobin gives each record to the next partition that has a leader,
+	// whatever its key. It makes small batches.
+	RoundRobin
+	// RackAware is Murmur2, but records without key go to partitions whose
+	// leader is in Config.Rack, if there are any (KIP-1123).
+	RackAware
+	// CRC32 is librdkafka's default, consistent_random: the key's CRC-32. Here
+	// an empty key is none.
+	CRC32
+	// CRC32Consistent is librdkafka's consistent: CRC32, and all records
+	// without key, or with an empty one, go to partition 0.
+	CRC32Consistent
+	// FNV1a is the hash of sarama, of kafka-go's Hash and of librdkafka's
+	// fnv1a_random.
+	FNV1a
+	// FNV1aReference is the reference hash of sarama and kafka-go.
+	FNV1aReference
 )
 
 // String is the name of the constant.
@@ -73,10 +94,35 @@ func (p Partitioner) String() string {
 	if int(p) >= len(partitioners) {
 		return fmt.Sprintf("Partitioner(%d)", uint8(p))
 	}
-	return partitioners[p]
+	return partitioners[p].name
 }
 
-var partitioners = [...]string{"Murmur2", "Manual"}
+var partitioners = [...]struct {
+	name string
+	hash func(key []byte, partitions int32) int32 // nil: keys do not count
+}{
+	{"Murmur2", produce.Keyed},
+	{"Manual", nil},
+	{"Uniform", nil},
+	{"RoundRobin", nil},
+	{"RackAware", produce.Keyed},
+	{"CRC32", produce.CRC32},
+	{"CRC32Consistent", produce.CRC32},
+	{"FNV1a", produce.FNV1a},
+	{"FNV1aReference", produce.FNV1aReference},
+}
+
+// keyed is the partition of a key; it reports false if the key does not decide.
+func (p Partitioner) keyed(key []byte, partitions int32) (int32, bool) {
+	hash := partitioners[p].hash
+	switch {
+	case hash == nil:
+		return 0, false
+	case p == CRC32 && len(key) == 0, p != CRC32Consistent && key == nil:
+		return 0, false
+	}
+	return hash(key, partitions), true
+}
 
 // Compression names a codec (compression.type). Unlike compress.Codec its zero
 // value is the default.
@@ -149,9 +195,12 @@ type Config struct {
 	DeliveryTimeout time.Duration // delivery.timeout.ms: from Append to the result; 0 = 120 s
 	RequestTimeout  time.Duration // request.timeout.ms: how long the leader may wait for its replicas; 0 = 30 s
 
-	BatchBytes   int   // batch.size: of a batch on the wire; 0 = 1,000,012
-	RequestBytes int   // max.request.size, of the batches of one request; 0 = 16 MiB
-	BufferBytes  int64 // buffer.memory: of all records without a result; 0 = 64 MiB
+	BatchBytes   int // batch.size: of a batch on the wire; 0 = 1,000,012
+	RequestBytes int // max.request.size, of the batches of one request; 0 = 16 MiB
+	// BufferBytes is buffer.memory, of all records without a result; 0 = 64 MiB.
+	// It is opened step by step: a few MiB are enough where the brokers keep up,
+	// and more is there when no room has come for some milliseconds.
+	BufferBytes int64
 
 	Compression      Compression   // compression.type; the zero value is Snappy
 	Fallback         []Compression // in order, for brokers that do not know Compression; empty = none
@@ -159,6 +208,7 @@ type Config struct {
 	Workers          int           // batches compressed at once; 0 = GOMAXPROCS
 
 	Partitioner Partitioner // partitioner.class; the zero value is Murmur2
+	Rack        string      // client.rack, for RackAware
 	// Partition, if set, chooses the partition of a record in place of
 	// Partitioner: a number from 0 to partitions-1. It runs on the goroutine of
 	// Append, concurrently, or later on one of the producer's; it must not
@@ -245,6 +295,8 @@ func (c *Config) check() error {
 		return refuse("Compression %v is not known", c.Compression)
 	case int(c.Partitioner) >= len(partitioners):
 		return refuse("Partitioner %v is not known", c.Partitioner)
+	case (c.Partitioner == RackAware) != (c.Rack != ""):
+		return refuse("Rack %q and Partitioner %v: RackAware needs a Rack, and nothing else has use for one", c.Rack, c.Partitioner)
 	case c.Partition != nil && c.Partitioner != Murmur2:
 		return refuse("Partition and Partitioner %v are both set; the function takes the place of the rule", c.Partitioner)
 	}

@@ -105,6 +105,11 @@ func (f *fakeCluster) lead(tp kafka.TopicPartition, node kafka.NodeID) {
 	f.topics[tp.Topic] = &t
 }
 
+// Brokers are in racks a, b and c.
+func (f *fakeCluster) Brokers() []kafka.Broker {
+	return []kafka.Broker{{ID: 0, Rack: "a"}, {ID: 1, Rack: "b"}, {ID: 2, Rack: "c"}}
+}
+
 func (f *fakeCluster) MetadataMaxAge() time.Duration { return f.maxAge }
 func (f *fakeCluster) NewRand() *rand.Rand           { return rand.New(rand.NewPCG(1, 2)) }
 func (f *fakeCluster) changes() watch                { return f }

@@ -91,7 +91,7 @@ func (q *partition) freeLocked() int64 {
 // tryLocked takes at least n bytes without waiting, 0 if it cannot.
 func (q *partition) tryLocked(n int64) int64 {
 	if q.open != nil {
-		more := n + min(int64(q.open.builder.Len()), chunk, q.p.budget.limit/256)
+		more := n + min(int64(q.open.builder.Len()), chunk, q.p.budget.size()/256)
 		if q.p.budget.try(more) {
 			return more
 		}
@@ -111,6 +111,9 @@ func (q *partition) addLocked(r *kafka.Record, ts kafka.Timestamp, now time.Time
 		b = q.openLocked(now, most(r))
 	}
 	b.room += got
+	if need := int(most(r)); need > b.builder.Room() {
+		q.p.enlarge(b, need)
+	}
 	if ts == 0 {
 		ts = b.now()
 	}
@@ -156,6 +159,14 @@ func (q *partition) bufferLocked(b *batch, need int) []byte {
 		b.ahead = int64(need)
 	}
 	return q.p.buffers.take(int(b.ahead))
+}
+
+// enlarge gives b a buffer with room for need more bytes, and for what may
+// follow.
+func (p *Producer) enlarge(b *batch, need int) {
+	now := b.builder.Len()
+	want := min(max(now+need, 4*now), max(p.cfg.BatchBytes, now+need))
+	p.buffers.put(b.builder.Move(p.buffers.take(want)))
 }
 
 // closeLocked closes the open batch and hands it to the actor.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -75,8 +76,8 @@ func start(s seam, cfg Config) (*Producer, error) {
 	p := &Producer{cfg: cfg, seam: s, tasks: task.New(context.Background())}
 	p.spreader.rng = s.NewRand()
 	p.inbox.wake = make(chan struct{}, 1)
-	p.budget.limit = cfg.BufferBytes
-	p.buffers.limit = int(min(cfg.BufferBytes/2, 64<<20))
+	p.budget.init(cfg.BufferBytes)
+	p.buffers.budget = &p.budget
 	p.sealers.init(p)
 	p.reports.tasks = task.New(context.Background())
 	p.topics.Store(&topics{})
@@ -103,6 +104,9 @@ func (p *Producer) append(ctx context.Context, r kafka.Record) (Receipt, error) 
 	var at cursor
 	rc, err := p.appendOne(ctx, &r, r.Timestamp, time.Time{}, &at)
 	at.leave()
+	if at.shut {
+		runtime.Gosched()
+	}
 	return rc, err
 }
 
@@ -145,6 +149,11 @@ func (p *Producer) appendAll(ctx context.Context, rs []kafka.Record, to []Receip
 			return to, err
 		}
 		to = append(to, rc)
+		if at.shut {
+			at.leave()
+			at.shut = false
+			runtime.Gosched()
+		}
 	}
 	return to, nil
 }
@@ -153,6 +162,11 @@ func (p *Producer) appendAll(ctx context.Context, rs []kafka.Record, to []Receip
 type cursor struct {
 	topic *topic
 	held  *partition
+	// shut says that a batch was closed: time to let those run who bring it
+	// away, as long as its bytes are in the processor's cache. Who appends on
+	// and on would fill the buffer first, and every byte would come from memory
+	// three times.
+	shut bool
 }
 
 func (c *cursor) enter(q *partition) {
@@ -207,7 +221,9 @@ func (p *Producer) appendOne(ctx context.Context, r *kafka.Record, ts kafka.Time
 			return Receipt{}, err
 		}
 		at.enter(q)
+		open := q.open
 		rc, err := q.appendLocked(ctx, r, ts, now)
+		at.shut = open != nil && q.open != open
 		if keyless && err == nil && q.stickLocked(most(r)) {
 			t.spread(l)
 		}
@@ -255,6 +271,11 @@ var errNoTopic error = notDone("ottla: the record names no topic")
 // batches may have to be closed, if nothing else makes room.
 func (p *Producer) waitForRoom(ctx context.Context, n int64, tp *kafka.TopicPartition) error {
 	if ctx == (noWait{}) {
+		for p.budget.grow() {
+			if p.budget.try(n) {
+				return nil
+			}
+		}
 		p.post((*actor).relieve)
 		return kafka.ErrBufferFull
 	}

@@ -19,6 +19,7 @@ type seam interface {
 	InvalidateLeader(tp kafka.TopicPartition)
 	LearnLeader(tp kafka.TopicPartition, leader kafka.NodeID, epoch kafka.LeaderEpoch, endpoints []kafka.Broker) bool
 	Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error)
+	Brokers() []kafka.Broker
 	MetadataMaxAge() time.Duration
 	NewRand() *rand.Rand
 	// produce starts a request at a broker; done comes once and must not block.

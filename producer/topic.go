@@ -2,6 +2,7 @@ package producer
 
 import (
 	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ type topic struct {
 	name   string
 	layout atomic.Pointer[layout] // nil: the count is unknown or stale
 	sticky atomic.Int32           // partition of records without key, -1 to choose one
+	turns  atomic.Uint32          // for RoundRobin
 
 	id kafka.TopicID // zero if the cluster does not say; the actor's
 
@@ -67,13 +69,16 @@ func (t *topic) pick(l *layout, r *kafka.Record) (q *partition, keyless bool, er
 	n := int32(len(l.parts))
 	var i int32
 	cfg := &t.p.cfg
+	byKey, keyed := cfg.Partitioner.keyed(r.Key, n)
 	switch {
 	case cfg.Partition != nil:
 		i = cfg.Partition(*r, n)
 	case cfg.Partitioner == Manual:
 		i = r.Partition
-	case r.Key != nil:
-		i = produce.Keyed(r.Key, n)
+	case cfg.Partitioner == RoundRobin:
+		i = t.turn(n)
+	case keyed:
+		i = byKey
 	default:
 		if i = t.sticky.Load(); i < 0 || i >= n {
 			i = t.spread(l)
@@ -90,6 +95,18 @@ func (t *topic) pick(l *layout, r *kafka.Record) (q *partition, keyless bool, er
 	return l.parts[i], false, nil
 }
 
+// turn is the next of n partitions that has a leader, or the next if none has.
+func (t *topic) turn(n int32) int32 {
+	known, _ := t.p.seam.CachedTopic(t.name)
+	for range n {
+		i := int32(t.turns.Add(1)-1) % n
+		if i >= known.Count() || known.Partitions[i].Leader != kafka.NoNode {
+			return i
+		}
+	}
+	return int32(t.turns.Add(1)-1) % n
+}
+
 // spread chooses another partition for records without key.
 func (t *topic) spread(l *layout) int32 {
 	waiting := make([]int32, len(l.parts))
@@ -100,9 +117,30 @@ func (t *topic) spread(l *layout) int32 {
 			waiting[i] = -1
 		}
 	}
+	if t.p.cfg.Partitioner == RackAware {
+		nearOnly(waiting, known, t.p.seam.Brokers(), t.p.cfg.Rack)
+	}
 	i := t.p.spreader.pick(waiting)
 	t.sticky.Store(i)
 	return i
+}
+
+// nearOnly leaves the partitions whose leader is in the rack, if there are any.
+func nearOnly(waiting []int32, known *meta.Topic, brokers []kafka.Broker, rack string) {
+	near := make([]bool, len(waiting))
+	for i := range near {
+		near[i] = waiting[i] >= 0 && int32(i) < known.Count() && slices.ContainsFunc(brokers, func(b kafka.Broker) bool {
+			return b.ID == known.Partitions[i].Leader && b.Rack == rack
+		})
+	}
+	if !slices.Contains(near, true) {
+		return
+	}
+	for i := range waiting {
+		if !near[i] {
+			waiting[i] = -1
+		}
+	}
 }
 
 // place moves what waits to the partitions that known names, and opens the way
@@ -140,6 +178,7 @@ func (t *topic) shutLocked() {
 func (t *topic) extend(known *meta.Topic) *layout {
 	t.area.mu.Lock()
 	defer t.area.mu.Unlock()
+	t.p.budget.addPartitions(int(known.Count()) - len(t.parts))
 	for i := int32(len(t.parts)); i < known.Count(); i++ {
 		q := &partition{p: t.p, topic: t, tp: kafka.TopicPartition{Topic: t.name, Partition: i}, over: t.area.over}
 		t.parts = append(t.parts, q)

@@ -43,6 +43,18 @@ func (b *Builder) Release() []byte {
 	return buf
 }
 
+// Room is how many bytes can be appended without a larger buffer.
+func (b *Builder) Room() int { return len(b.buf) - max(b.n, HeaderSize) }
+
+// Move goes on in a larger buffer and gives the old one back to the caller.
+// buf is as for Reset, and must have room for what is there.
+func (b *Builder) Move(buf []byte) []byte {
+	old := b.buf[:b.n]
+	b.buf = buf[:cap(buf)]
+	copy(b.buf[:b.n], old)
+	return old
+}
+
 // Count is the number of records appended since Reset.
 func (b *Builder) Count() int { return int(b.count) }
 

@@ -47,3 +47,25 @@ func TestP34BuilderAndReaderKeepNullAndEmptyApart(t *testing.T) {
 		t.Errorf("header of %x", wire)
 	}
 }
+
+// A record lost or damaged by the move makes this fail.
+func TestP35ABuilderMovesToALargerBuffer(t *testing.T) {
+	var b Builder
+	b.Reset(make([]byte, 0, 128))
+	b.Append(5, []byte("k"), []byte("first"), nil)
+	before := b.Room()
+	old := b.Move(make([]byte, 0, 512))
+	if cap(old) != 128 || b.Room() != before+512-128 || b.Count() != 1 {
+		t.Errorf("old buffer of %d, room %d before and %d after, %d records", cap(old), before, b.Room(), b.Count())
+	}
+	clear(old[:cap(old)])
+	b.Append(6, nil, []byte("second"), nil)
+	var same Builder
+	same.Append(5, []byte("k"), []byte("first"), nil)
+	same.Append(6, nil, []byte("second"), nil)
+	got, _ := b.Seal(NoProducer, 0, nil, 0, nil)
+	want, _ := same.Seal(NoProducer, 0, nil, 0, nil)
+	if string(got) != string(want) {
+		t.Errorf("%x\nwant\n%x", got, want)
+	}
+}

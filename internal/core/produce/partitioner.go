@@ -2,6 +2,7 @@ package produce
 
 import (
 	"encoding/binary"
+	"hash/crc32"
 	"math/rand/v2"
 )
 
@@ -40,6 +41,32 @@ func Murmur2(key []byte) int32 {
 // key. partitions counts all of the topic, with a leader or without.
 func Keyed(key []byte, partitions int32) int32 {
 	return (Murmur2(key) & 0x7fffffff) % partitions
+}
+
+// CRC32 is the partition of a key by its unsigned CRC-32 (IEEE), as librdkafka
+// has it.
+func CRC32(key []byte, partitions int32) int32 {
+	return int32(crc32.ChecksumIEEE(key) % uint32(partitions))
+}
+
+// FNV1a is the partition of a key by its FNV-1a hash, a signed number: the
+// remainder without its sign, as sarama, kafka-go and librdkafka have it.
+func FNV1a(key []byte, partitions int32) int32 {
+	return max(fnv1a(key)%partitions, -(fnv1a(key) % partitions))
+}
+
+// FNV1aReference is the partition of a key by its FNV-1a hash with the sign bit
+// masked off, as the reference hash of sarama and kafka-go.
+func FNV1aReference(key []byte, partitions int32) int32 {
+	return (fnv1a(key) & 0x7fffffff) % partitions
+}
+
+func fnv1a(key []byte) int32 {
+	h := uint32(2166136261)
+	for _, b := range key {
+		h = (h ^ uint32(b)) * 16777619
+	}
+	return int32(h)
 }
 
 // Spread picks the next partition for records without key (KIP-794): at random,

@@ -25,9 +25,8 @@ func rows(t *testing.T, file string) (header []string, out [][]string) {
 	return out[0], out[1:]
 }
 
-// The absolute value of the hash instead of its masked sign bit makes this
-// fail for 41 % of the keys.
-func TestP36R36B095KeysGoWhereJavaPutsThem(t *testing.T) {
+func keys(t *testing.T) map[string][]byte {
+	t.Helper()
 	keys := map[string][]byte{}
 	_, list := rows(t, "keys.tsv")
 	for _, r := range list {
@@ -37,6 +36,49 @@ func TestP36R36B095KeysGoWhereJavaPutsThem(t *testing.T) {
 		}
 		keys[r[0]] = key
 	}
+	return keys
+}
+
+// Another hash, another way to lose the sign, or a signed CRC-32 makes this
+// fail.
+func TestP37B095KeysGoWhereOtherClientsPutThem(t *testing.T) {
+	keys := keys(t)
+	columns := map[string]func([]byte, int32) int32{
+		"librdkafka.tsv consistent": CRC32, "librdkafka.tsv murmur2": Keyed, "librdkafka.tsv fnv1a": FNV1a,
+		"sarama.tsv hash": FNV1a, "sarama.tsv reference_hash": FNV1aReference, "sarama.tsv consistent_crc": CRC32,
+		"kafka-go.tsv hash": FNV1a, "kafka-go.tsv reference_hash": FNV1aReference,
+		"kafka-go.tsv crc32_consistent": CRC32, "kafka-go.tsv murmur2_consistent": Keyed,
+	}
+	compared := map[string]int{}
+	for _, file := range []string{"librdkafka.tsv", "sarama.tsv", "kafka-go.tsv"} {
+		header, list := rows(t, file)
+		for _, r := range list {
+			for i := 1; i < len(header); i++ {
+				cut := strings.LastIndexByte(header[i], '_')
+				name := file + " " + header[i][:cut]
+				pick := columns[name]
+				if pick == nil {
+					t.Fatalf("nothing of ours is like %s", name)
+				}
+				got := strconv.Itoa(int(pick(keys[r[0]], int32(number(t, header[i][cut+1:])))))
+				if got != r[i] {
+					t.Errorf("key %x, %s of %s: %s, want %s", keys[r[0]], name, header[i], got, r[i])
+				}
+				compared[name]++
+			}
+		}
+	}
+	for name := range columns {
+		if compared[name] < 6*200 {
+			t.Errorf("%s: %d keys compared", name, compared[name])
+		}
+	}
+}
+
+// The absolute value of the hash instead of its masked sign bit makes this
+// fail for 41 % of the keys.
+func TestP36R36B095KeysGoWhereJavaPutsThem(t *testing.T) {
+	keys := keys(t)
 	header, list := rows(t, "java.tsv")
 	for _, r := range list {
 		key, ok := keys[r[0]]
