@@ -27,6 +27,8 @@ type fakeCluster struct {
 	latency time.Duration
 	maxAge  time.Duration
 	version int16
+	limit   int                                          // of a batch on the wire; 0 = none
+	refused compress.Codec                               // answered with 76; None = none
 	fault   func(tp kafka.TopicPartition, nth int) fault // nil = none
 	ids     func() (id int64, code int16)                // nil = 4000, 4001, …
 	sent    func(*produceRequest)                        // sees each request; may be nil
@@ -41,6 +43,8 @@ type fakeCluster struct {
 	asked    int                          // InitProducerId requests
 	looks    int                          // Topic and Leader calls that waited
 	held     []func()                     // answers that wait for release
+	lines    map[kafka.NodeID][]func()    // answers that wait for their time, by broker
+	turn     sync.Mutex                   // held while one of them is given
 	hold     bool
 	now      []cluster.Event
 	ready    chan struct{}
@@ -55,6 +59,7 @@ type fault struct {
 	silent   bool  // the answer leaves the partition out
 	wrong    bool  // the answer is for another partition
 	logStart int64
+	reasons  []kmsg.ProduceResponseTopicPartitionErrorRecord
 }
 
 type fakeLog struct {
@@ -222,7 +227,11 @@ func (f *fakeCluster) produce(ctx context.Context, at kafka.NodeID, req *produce
 			done(nil, &kafka.TimeoutError{Name: "Produce", Phase: kafka.PhaseAnswer, Err: context.Cause(ctx)})
 			return
 		}
-		done(f.handle(at, req, body))
+		resp, err := f.handle(at, req, body)
+		if req.acks == acksNone {
+			resp = nil
+		}
+		done(resp, err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -233,7 +242,22 @@ func (f *fakeCluster) produce(ctx context.Context, at kafka.NodeID, req *produce
 		f.held = append(f.held, answer)
 		return
 	}
-	time.AfterFunc(f.latency, answer)
+	if f.lines == nil {
+		f.lines = map[kafka.NodeID][]func(){}
+	}
+	f.lines[at] = append(f.lines[at], answer)
+	time.AfterFunc(f.latency, func() { f.next(at) })
+}
+
+// next answers the oldest request of a broker: one connection keeps the order.
+func (f *fakeCluster) next(at kafka.NodeID) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	f.mu.Lock()
+	answer := f.lines[at][0]
+	f.lines[at] = f.lines[at][1:]
+	f.mu.Unlock()
+	answer()
 }
 
 // release lets held requests reach the broker.
@@ -305,9 +329,14 @@ func (f *fakeCluster) faults(req *produceRequest) (map[kafka.TopicPartition]faul
 func (f *fakeCluster) one(at kafka.NodeID, tp kafka.TopicPartition, wire []byte, ft fault) (*kmsg.ProduceResponseTopicPartition, error) {
 	ans := kmsg.NewProduceResponseTopicPartition()
 	ans.Partition, ans.LogStartOffset = tp.Partition, ft.logStart
-	ans.ErrorCode, ans.BaseOffset = ft.code, -1
+	ans.ErrorCode, ans.BaseOffset, ans.ErrorRecords = ft.code, -1, ft.reasons
 	t := f.topics[tp.Topic]
+	b, _, _ := record.Next(slices.Clone(wire))
 	switch {
+	case f.limit > 0 && len(wire) > f.limit && ft.code == 0:
+		ans.ErrorCode = 10
+	case f.refused != compress.None && b.Codec() == f.refused:
+		ans.ErrorCode = 76
 	case t == nil || int(tp.Partition) >= len(t.Partitions) || t.Partitions[tp.Partition].Leader != at:
 		ans.ErrorCode = 6
 	case ft.code == 0 || ft.appended:
@@ -341,6 +370,8 @@ func (f *fakeCluster) append(tp kafka.TopicPartition, wire []byte) (int16, kafka
 	}
 	st := l.states[b.ProducerID()]
 	switch {
+	case b.ProducerID() < 0:
+		st = &fakeState{}
 	case st == nil:
 		st = &fakeState{epoch: b.ProducerEpoch()}
 		l.states[b.ProducerID()] = st
@@ -419,3 +450,7 @@ func (f *fakeCluster) values(tp kafka.TopicPartition) []string {
 }
 
 func topicPartition(leader kafka.NodeID) meta.Partition { return meta.Partition{Leader: leader} }
+
+func withTimeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), d)
+}

@@ -1,0 +1,428 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/record/compress"
+)
+
+// With a round trip of 100 ms, 40 batches of one partition take one round trip
+// alone and eight with five on their way; one at a time they would take forty.
+// A window that opens before the first success makes this fail too, by its
+// first requests.
+func TestP7R37SlowRoundTripsAreOverlapped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		p := begin(t, f, Config{BatchBytes: 1000, Linger: NoLinger, Compression: Uncompressed, BrokerRequests: 5})
+		if _, err := p.Send(t.Context(), text("warm")); err != nil {
+			t.Fatal(err)
+		}
+		f.latency = 100 * time.Millisecond
+		f.lead(t0, 1) // another leader, which has not taken anything yet
+		f.event(cluster.Event{Kind: cluster.LeaderChanged, Topic: "t", Broker: kafka.Broker{ID: 1}})
+		synctest.Wait()
+		sent := 0
+		f.sent = func(*produceRequest) { sent++ }
+		start := time.Now()
+		for i := range 40 {
+			if _, err := p.Append(t.Context(), kafka.Record{Topic: "t", Value: fmt.Appendf(nil, "%0900d", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		first := sent
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 950*time.Millisecond || took < 800*time.Millisecond {
+			t.Errorf("40 batches took %v", took)
+		}
+		if first != 1 {
+			t.Errorf("%d requests to a leader that had taken nothing", first)
+		}
+		for i, v := range f.values(t0)[1:] {
+			if v != fmt.Sprintf("%0900d", i) {
+				t.Fatalf("record %d is out of order", i)
+			}
+		}
+	})
+}
+
+// A synchronous write that waits for linger makes this fail, and a zero value
+// that does not wait for all replicas.
+func TestR37P1TheZeroValueIsSafeAndSendIsNotDelayedByLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		var acks []int16
+		f.sent = func(r *produceRequest) { acks = append(acks, r.acks) }
+		p := begin(t, f, Config{Linger: time.Hour, DeliveryTimeout: 2 * time.Hour})
+		start := time.Now()
+		if _, err := p.Send(t.Context(), text("x")); err != nil || time.Since(start) > 20*time.Millisecond {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		if !slices.Equal(acks, []int16{acksAll}) {
+			t.Errorf("acks %v", acks)
+		}
+	})
+}
+
+// Halves in the wrong order, a result for the whole, or room that is not given
+// back make this fail, and so does a Flush that returns before the halves.
+func TestP24B085B086ABatchThatIsTooLargeIsCutInTwo(t *testing.T) {
+	for _, codec := range []Compression{Uncompressed, LZ4} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, 1)
+			f.limit = 3000
+			p := begin(t, f, Config{Compression: codec, Linger: time.Second, DeliveryTimeout: time.Minute})
+			var receipts []Receipt
+			for i := range 200 {
+				receipts = append(receipts, appendText(t, p, fmt.Sprintf("%03d %s", i, noise(60, i))))
+			}
+			big := appendText(t, p, noise(4000, 999))
+			receipts = append(receipts, appendText(t, p, "last"))
+			if err := p.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for i, rc := range receipts {
+				if !settled(rc) {
+					t.Fatalf("record %d has no result after Flush", i)
+				}
+				if off, err := rc.Wait(t.Context()); err != nil || off != kafka.Offset(i) {
+					t.Fatalf("record %d: offset %d, %v", i, off, err)
+				}
+			}
+			_, err := big.Wait(t.Context())
+			var large *kafka.TooLargeError
+			if !errors.As(err, &large) || large.Size < 4000 || large.Wire < 3000 || !errors.Is(err, kerr.MessageTooLarge) || kafka.MayHaveHappened(err) {
+				t.Errorf("the record that fits nowhere: %v", err)
+			}
+			if got := f.values(t0); len(got) != 201 || !slices.IsSorted(got[:200]) {
+				t.Errorf("%d records in the log", len(got))
+			}
+			time.Sleep(2 * time.Minute) // past the deadline of the whole
+			if n := p.budget.used.Load(); n != 0 || p.Stats().Buffered != 0 {
+				t.Errorf("%d bytes of the buffer are never given back", n)
+			}
+		})
+	}
+}
+
+// settled reports whether a record has a result.
+func settled(rc Receipt) bool {
+	select {
+	case <-rc.batch.done:
+		return rc.batch.placed == nil || settled(rc.batch.placed[rc.index])
+	default:
+		return false
+	}
+}
+
+// noise is text that does not shrink much.
+func noise(n, seed int) string {
+	var b strings.Builder
+	x := uint64(seed)*2862933555777941757 + 3037000493
+	for b.Len() < n {
+		x = x*2862933555777941757 + 3037000493
+		fmt.Fprintf(&b, "%016x", x)
+	}
+	return b.String()[:n]
+}
+
+// One reason for all, or none, makes this fail.
+func TestP25RecordsThatAreTheCauseHaveTheirOwnReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		f.fault = func(_ kafka.TopicPartition, nth int) fault {
+			if nth > 0 {
+				return fault{}
+			}
+			why := "the schema has no such field"
+			return fault{code: 87, reasons: []kmsg.ProduceResponseTopicPartitionErrorRecord{
+				{RelativeOffset: 1, ErrorMessage: &why}, {RelativeOffset: 3},
+			}}
+		}
+		p := begin(t, f, Config{})
+		results, err := p.Send(t.Context(), text("a"), text("b"), text("c"), text("d"))
+		if err == nil {
+			t.Fatal("no error")
+		}
+		for i, res := range results {
+			var rejected *RejectedError
+			if !errors.As(res.Err, &rejected) || !errors.Is(res.Err, kerr.InvalidRecord) || kafka.MayHaveHappened(res.Err) {
+				t.Fatalf("record %d: %v", i, res.Err)
+			}
+			if guilty := i == 1 || i == 3; rejected.Guilty != guilty || strings.Contains(res.Err.Error(), "schema") != (i == 1) {
+				t.Errorf("record %d: %v", i, res.Err)
+			}
+		}
+		if _, err := p.Send(t.Context(), text("next")); err != nil {
+			t.Error(err) // its sequences are free
+		}
+		if got := f.values(t0); !slices.Equal(got, []string{"next"}) || f.asked != 1 {
+			t.Errorf("the log has %q, %d identities", got, f.asked)
+		}
+	})
+}
+
+// A second copy of what may be there makes this fail, and so does an identity
+// that nobody needs.
+func TestP26WithoutIdempotence(t *testing.T) {
+	lost := func(_ kafka.TopicPartition, nth int) fault {
+		switch nth {
+		case 0:
+			return fault{code: 6}
+		case 2:
+			return fault{lost: true}
+		}
+		return fault{}
+	}
+	for _, c := range []struct {
+		cfg  Config
+		acks int16
+		log  string
+		err  bool // of the second record
+	}{
+		{Config{Durability: All}, -1, "[a b c]", true},
+		{Config{Durability: Leader}, 1, "[a b c]", true},
+		{Config{Durability: All, AcceptDuplicates: true}, -1, "[a b b c]", false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, 1)
+			f.fault = lost
+			var acks []int16
+			f.sent = func(r *produceRequest) { acks = append(acks, r.acks) }
+			p := begin(t, f, c.cfg)
+			for i, v := range []string{"a", "b", "c"} {
+				_, err := p.Send(t.Context(), text(v))
+				if failed := err != nil; failed != (c.err && i == 1) || failed && !kafka.MayHaveHappened(err) {
+					t.Errorf("%v, record %s: %v", c.cfg.Durability, v, err)
+				}
+			}
+			if got := fmt.Sprint(f.values(t0)); got != c.log || f.asked != 0 || slices.ContainsFunc(acks, func(a int16) bool { return a != c.acks }) {
+				t.Errorf("%+v: the log has %v, acks %v, %d identities", c.cfg, got, acks, f.asked)
+			}
+		})
+	}
+}
+
+// A wait for an answer that never comes makes this fail.
+func TestP26WithAcks0WrittenIsAllThereIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		p := begin(t, f, Config{Durability: None})
+		res, err := p.Send(t.Context(), text("a"))
+		if err != nil || res[0].Offset != -1 {
+			t.Errorf("%+v, %v", res, err)
+		}
+		if got := f.values(t0); !slices.Equal(got, []string{"a"}) || f.requests[0].Acks != 0 || f.asked != 0 {
+			t.Errorf("the log has %q, acks %d, %d identities", got, f.requests[0].Acks, f.asked)
+		}
+	})
+}
+
+// B094 as documented at Config.MaxInFlight: with the default the order holds
+// without idempotence too; with a larger window what is repeated comes later.
+func TestB094RetriesKeepTheOrderUnlessTheWindowIsLarger(t *testing.T) {
+	for window, want := range map[int]string{0: "[a b]", 5: "[b a]"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, 1)
+			f.fault = func(_ kafka.TopicPartition, nth int) fault { return fault{code: int16(6 * max(1-nth, 0))} }
+			p := begin(t, f, Config{Durability: All, MaxInFlight: window, Linger: NoLinger})
+			appendText(t, p, "a")
+			synctest.Wait()
+			appendText(t, p, "b")
+			if err := p.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(f.values(t0)); got != want {
+				t.Errorf("window %d: %s, want %s", window, got, want)
+			}
+		})
+	}
+}
+
+// A record of the old topic in the new one makes this fail, and so does a topic
+// that takes no more.
+func TestP27ARecreatedTopicGetsNothingThatWasMeantForTheOldOne(t *testing.T) {
+	for _, version := range []int16{12, 13} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, 1)
+			f.version = 13
+			f.describe("t", 1)
+			f.version = version
+			p := begin(t, f, Config{Linger: time.Second})
+			if _, err := p.Send(t.Context(), text("before")); err != nil {
+				t.Fatal(err)
+			}
+			f.mu.Lock()
+			f.logs = map[kafka.TopicPartition]*fakeLog{}
+			old := f.topics["t"].ID
+			fresh := *f.topics["t"]
+			fresh.ID = kafka.TopicID{9}
+			f.topics["t"] = &fresh
+			f.mu.Unlock()
+			open := appendText(t, p, "open")
+			synctest.Wait()
+			f.event(cluster.Event{Kind: cluster.TopicRecreated, Topic: "t", OldID: old, NewID: fresh.ID})
+			_, err := open.Wait(t.Context())
+			var recreated *kafka.RecreatedError
+			if !errors.As(err, &recreated) || recreated.Old != old || recreated.New != fresh.ID || kafka.MayHaveHappened(err) {
+				t.Errorf("version %d: %v", version, err)
+			}
+			if _, err := p.Send(t.Context(), text("after")); err != nil {
+				t.Errorf("version %d: %v", version, err)
+			}
+			if got := f.values(t0); !slices.Equal(got, []string{"after"}) {
+				t.Errorf("version %d: the new topic has %q", version, got)
+			}
+		})
+	}
+}
+
+// The cluster map may have the new id before its event is here.
+func TestP27NothingIsSentWhileTheNewsOfARecreationIsOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		f.version = 13
+		f.describe("t", 1)
+		p := begin(t, f, Config{})
+		if _, err := p.Send(t.Context(), text("before")); err != nil {
+			t.Fatal(err)
+		}
+		f.mu.Lock()
+		f.logs = map[kafka.TopicPartition]*fakeLog{}
+		old, fresh := f.topics["t"].ID, *f.topics["t"]
+		fresh.ID = kafka.TopicID{9}
+		f.topics["t"] = &fresh
+		sent := len(f.requests)
+		f.mu.Unlock()
+		rc := appendText(t, p, "old")
+		time.Sleep(time.Second)
+		if n := len(f.requests); n != sent {
+			t.Errorf("%d requests with a batch for the old topic", n-sent)
+		}
+		f.event(cluster.Event{Kind: cluster.TopicRecreated, Topic: "t", OldID: old, NewID: fresh.ID})
+		if _, err := rc.Wait(t.Context()); err == nil || kafka.MayHaveHappened(err) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// The codec of the first choice again, or a record that is lost on the way from
+// one codec to the next, makes this fail.
+func TestP33ACodecThatIsRefusedFallsThroughToTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		f.refused = compress.Zstd
+		value := strings.Repeat("all work and no play ", 50)
+		p := begin(t, f, Config{Compression: Zstd, Fallback: []Compression{LZ4, Uncompressed}})
+		for range 3 {
+			if _, err := p.Send(t.Context(), text(value)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, b := range f.logs[t0].batches {
+			if b.Codec() != compress.LZ4 {
+				t.Errorf("batch %d is in %v", i, b.Codec())
+			}
+		}
+		if got := f.values(t0); len(got) != 3 || got[0] != value || f.seen[t0] != 4 {
+			t.Errorf("%d records after %d attempts", len(got), f.seen[t0])
+		}
+		alone := begin(t, f, Config{Compression: Zstd})
+		if _, err := alone.Send(t.Context(), text(value)); !errors.Is(err, kerr.UnsupportedCompressionType) || kafka.MayHaveHappened(err) {
+			t.Errorf("without another codec: %v", err)
+		}
+	})
+}
+
+// zstd in a version of Produce that has none makes this fail.
+func TestP31P33TheVersionIsOneThatMayCarryTheBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		var least []int16
+		f.sent = func(r *produceRequest) { least = append(least, r.MinVersion()) }
+		for _, codec := range []Compression{Zstd, Snappy} {
+			p := begin(t, f, Config{Compression: codec})
+			if _, err := p.Send(t.Context(), text(strings.Repeat("a", 1000))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(least, []int16{zstdProduce, batchProduce}) {
+			t.Errorf("versions from %v on", least)
+		}
+	})
+}
+
+// A loss at the broker that nobody hears of makes this fail; a batch that is
+// given up, too, unless that was asked for.
+func TestP17P21B077R22ALossAtTheBrokerIsReported(t *testing.T) {
+	for _, stop := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, 1)
+			f.fault = func(_ kafka.TopicPartition, nth int) fault { return fault{code: int16(45 * (nth % 2))} } // the second attempt
+			var mu sync.Mutex
+			var heard []error
+			p := begin(t, f, Config{StopOnDataLoss: stop, Report: func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard = append(heard, err)
+			}})
+			_, first := p.Send(t.Context(), text("a"))
+			_, second := p.Send(t.Context(), text("b"))
+			_, third := p.Send(t.Context(), text("c"))
+			synctest.Wait()
+			var loss *kafka.DataLossError
+			if len(heard) == 0 || !errors.As(heard[0], &loss) || loss.Position != 1 || p.Stats().DataLosses != int64(len(heard)) {
+				t.Errorf("heard of %v, stats %+v", heard, p.Stats())
+			}
+			if first != nil || stop != errors.As(second, &loss) || stop != errors.As(third, &loss) || stop && kafka.MayHaveHappened(second) {
+				t.Errorf("stop %v: %v, %v, %v", stop, first, second, third)
+			}
+			if got := fmt.Sprint(f.values(t0)); got != map[bool]string{true: "[a]", false: "[a b c]"}[stop] {
+				t.Errorf("stop %v: the log has %s", stop, got)
+			}
+		})
+	}
+}
+
+// A batch of unknown outcome that goes away with its caller's context makes this
+// fail: the next one would be taken for it.
+func TestB079ABatchOfUnknownOutcomeIsNotWithdrawn(t *testing.T) {
+	for _, code := range []int16{7, 20} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, 1)
+			f.fault = func(_ kafka.TopicPartition, nth int) fault {
+				if nth < 3 {
+					return fault{code: code, appended: true}
+				}
+				return fault{}
+			}
+			p := begin(t, f, Config{})
+			ctx, cancel := withTimeout(t, 3*time.Millisecond)
+			defer cancel()
+			if _, err := p.Send(ctx, text("a")); err == nil || !kafka.MayHaveHappened(err) {
+				t.Errorf("%v", err)
+			}
+			res, err := p.Send(t.Context(), text("b"))
+			if err != nil || res[0].Offset != 1 {
+				t.Errorf("%+v, %v", res, err)
+			}
+			if got := f.values(t0); !slices.Equal(got, []string{"a", "b"}) {
+				t.Errorf("the log has %q", got)
+			}
+		})
+	}
+}
