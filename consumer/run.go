@@ -30,7 +30,7 @@ const (
 // value is one worker for each partition, and an end with the first error.
 type RunConfig struct {
 	Workers    int // handlers that run at a time; 0 = one for each partition
-	KeyWorkers int // RunRecords: records of one partition at a time, those of one key in order; 0 = 1
+	KeyWorkers int // RunRecords: records of one batch at a time, those of one key in order; 0 = 1
 
 	Retries      int           // attempts after the first that failed
 	RetryBackoff time.Duration // before the first of them, doubled up to 30 s; 0 = 100 ms
