@@ -99,7 +99,9 @@ func newMember(c *Consumer) *member {
 	m.topics.m = m
 	rng := c.cluster.NewRand()
 	cfg := m.cfg.machine(m.c.cfg.Rack)
-	cfg.MemberID, cfg.HeartbeatV1 = newMemberID(rng), true
+	if cfg.Consumer {
+		cfg.MemberID, cfg.HeartbeatV1 = newMemberID(rng), true
+	}
 	m.machine = group.New(cfg, rng)
 	m.want = subscription{topics: m.cfg.Topics, expr: m.cfg.Pattern, settled: m.cfg.Protocol == kafka.ClassicGroup}
 	m.counts.rebalances = map[string]int64{}

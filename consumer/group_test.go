@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/ottlatest"
@@ -70,6 +72,11 @@ func TestG3G31G32AMemberJoinsReadsAndCommitsWhatWasFinished(t *testing.T) {
 			r.want(tp("t", p), numbers(0, 5)...)
 		}
 		var sum kafka.Offset
+		for _, q := range w.k.Journal(11) {
+			if id := q.Body.(*kmsg.JoinGroupRequest).MemberID; id != "" && id != c.Group().Stats().MemberID {
+				w.t.Errorf("JoinGroup with the id %q", id)
+			}
+		}
 		if err := c.Group().Commit(ctx); err != nil {
 			w.t.Fatal(err)
 		}
