@@ -72,6 +72,16 @@ func (b *Broker) Start(ctx context.Context, req kmsg.Request, done func(kmsg.Res
 	b.start(ctx, req, netconn.NewCall(ctx, req), done)
 }
 
+// StartInto is Start for a Fetch whose answer is read into what buffer gives for
+// n bytes; the response aliases it. buffer runs on a goroutine of the connection
+// and must not block. After an error the connection may still write to what it
+// gave.
+func (b *Broker) StartInto(ctx context.Context, req *kmsg.FetchRequest, buffer func(n int) []byte, done func(kmsg.Response, error)) {
+	call := netconn.NewCall(ctx, req)
+	call.Buffer = buffer
+	b.start(ctx, req, call, done)
+}
+
 // StartOneWay is Start for a request without an answer, Produce with acks 0:
 // done is called with a nil response once it is written.
 func (b *Broker) StartOneWay(ctx context.Context, req kmsg.Request, done func(error)) {

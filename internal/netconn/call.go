@@ -29,6 +29,10 @@ type Call struct {
 	OneWay   bool          // no answer comes (Produce with acks 0): done once written, with a nil response
 	NoRedial bool          // never sent a second time, also if the API allows it
 	OpenOnly bool          // fails at once if the lane has no open socket, or loses it
+	// Buffer, if set, gives n bytes or more for the answer to a Fetch of n bytes,
+	// within its MaxBytes; the response aliases them. It must not block. Where Done
+	// gets no response they may still be written to, and are left to the collector.
+	Buffer func(n int) []byte
 	// Done is called exactly once, on a goroutine that is not the one of Send
 	// and holds no lock. It must not block. The response is decoded; errors
 	// are those of package kafka, or the cause that Close was given.

@@ -18,6 +18,7 @@ import (
 // requests and hands the answers over, until the socket ends.
 func (s *socket) read(context.Context) error {
 	split := conn.NewSplitter(s.lane.peer.cfg.maxResponse(), s.reserve)
+	split.Alloc = s.buffer
 	for {
 		n, err := s.conn.Read(split.Space())
 		if n > 0 {
@@ -44,6 +45,17 @@ func (s *socket) reserve(id int32) int {
 	defer s.lane.mu.Unlock()
 	o, _ := s.flight.Find(id)
 	return o.Value.reserve
+}
+
+// buffer is what the caller of a request gives for its answer, nil if nothing.
+func (s *socket) buffer(id int32, n int) []byte {
+	s.lane.mu.Lock()
+	o, _ := s.flight.Find(id)
+	s.lane.mu.Unlock()
+	if o.Value.call == nil || o.Value.buffer == nil { // given up: it may be used again
+		return nil
+	}
+	return o.Value.buffer(n)
 }
 
 // frames handles every whole frame, and reports whether the socket lives on.

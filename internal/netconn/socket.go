@@ -21,6 +21,7 @@ type pending struct {
 	resp     kmsg.Response // to decode into
 	flexible bool
 	reserve  int // bytes that its answer's own buffer may reserve at once; 0 = no buffer of its own
+	buffer   func(n int) []byte
 }
 
 // socket is one connection of a lane. Fields without a comment of their own

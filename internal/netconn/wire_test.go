@@ -138,6 +138,68 @@ func TestC33AFetchAnswerKeepsItsBuffer(t *testing.T) {
 	}
 }
 
+// TestF46AFetchAnswerIsReadIntoItsCallersBuffer, and one of a caller that gave up
+// is not: the buffer may be in use again.
+func TestF46AFetchAnswerIsReadIntoItsCallersBuffer(t *testing.T) {
+	hold := make(chan struct{})
+	b := newBroker(t, func(c *brokerConn) {
+		if !c.hello() {
+			return
+		}
+		for g, ok := c.next(); ok; g, ok = c.next() {
+			f := reply(g).(*kmsg.FetchResponse)
+			part := kmsg.NewFetchResponseTopicPartition()
+			part.RecordBatches = bytes.Repeat([]byte{byte(g.ID)}, 50_000)
+			topic := kmsg.NewFetchResponseTopic()
+			topic.Partitions = append(topic.Partitions, part)
+			f.Topics = append(f.Topics, topic)
+			if g.ID > 1 {
+				<-hold
+			}
+			c.answer(g, f)
+		}
+	})
+	l := newPeer(t, b.addr(), &Config{}).Lane(Fetch)
+	buf := make([]byte, 100_000)
+	asked := 0
+	call := func() *Call {
+		req := kmsg.NewPtrFetchRequest()
+		req.MaxBytes = 60_000
+		c := NewCall(context.Background(), req)
+		c.Buffer = func(n int) []byte { asked++; return buf[:n] }
+		return c
+	}
+	resp, err := l.Do(within(t, 10*time.Second), call())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := resp.(*kmsg.FetchResponse).Topics[0].Partitions[0].RecordBatches
+	clear(buf)
+	if asked != 1 || len(got) != 50_000 || bytes.Count(got, []byte{0}) != len(got) {
+		t.Errorf("asked %d times; the answer lies elsewhere", asked)
+	}
+	ctx, cancel := context.WithCancel(within(t, 10*time.Second))
+	cancelled := make(chan struct{})
+	go func() {
+		defer close(cancelled)
+		if _, err := l.Do(ctx, call()); err == nil {
+			t.Error("a call that was given up had an answer")
+		}
+	}()
+	for l.Stats().InFlight == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	<-cancelled
+	close(hold)
+	if _, err := l.Do(within(t, 10*time.Second), NewCall(context.Background(), kmsg.NewPtrFetchRequest())); err != nil {
+		t.Fatal(err)
+	}
+	if asked != 1 || bytes.Count(buf, []byte{0}) != len(buf) {
+		t.Errorf("asked %d times; the answer to a call that was given up went into its buffer", asked)
+	}
+}
+
 // TestC29AnAnswersByteFieldsAreTheCallersOwn has answers of other requests
 // behind each. The mutation that it finds: an answer that is decoded out of the
 // reader's buffer, as kmsg's ReadFrom does not copy byte fields.

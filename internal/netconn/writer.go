@@ -136,6 +136,10 @@ func over(e ending) work {
 // fetchKey is the key of Fetch, whose answers get buffers of their own.
 const fetchKey = 1
 
+// fetchOverhead is more than a Fetch answer has around its batches, but for
+// thousands of partitions.
+const fetchOverhead = 64 << 10
+
 // encodeLocked encodes c at the version of its request and enters it into the
 // flight of the socket. It runs under the lock, as the caller gets the request
 // back at once when its context ends.
@@ -150,12 +154,12 @@ func (w *writer) encodeLocked(now time.Time, s *socket, c *Call) frame {
 	if c.OneWay {
 		id = s.flight.OnWritingOneWay(now)
 	} else {
-		p := pending{call: c, gen: c.gen, resp: c.Req.ResponseKind(), flexible: c.Req.IsFlexible()}
+		p := pending{call: c, gen: c.gen, resp: c.Req.ResponseKind(), flexible: c.Req.IsFlexible(), buffer: c.Buffer}
 		if key == fetchKey {
 			p.reserve = 1
 		}
 		if f, ok := c.Req.(*kmsg.FetchRequest); ok {
-			p.reserve = max(int(f.MaxBytes), 1)
+			p.reserve = max(int(f.MaxBytes), 0) + fetchOverhead
 		}
 		id = s.flight.OnWriting(now, key, c.Req.GetVersion(), timeout+c.wait(), p)
 	}

@@ -36,6 +36,10 @@ type Splitter struct {
 	limit int
 	owner func(id int32) int
 
+	// Alloc, if set, gives the buffer of a frame that may reserve all of its n
+	// bytes at once. What is shorter than n is not used.
+	Alloc func(id int32, n int) []byte
+
 	buf    []byte // shared; filled[:] of it is buf[from:to]
 	from   int
 	to     int
@@ -189,7 +193,12 @@ func isTLS(b []byte) bool {
 func (s *Splitter) moveOut(id int32, data []byte, reserve int) {
 	data = data[:min(len(data), s.size)]
 	s.ownID = id
-	s.own = make([]byte, len(data), max(len(data), min(s.size, max(reserve, maxAhead))))
-	copy(s.own, data)
+	if s.Alloc != nil && reserve >= s.size {
+		s.own = s.Alloc(id, s.size)
+	}
+	if cap(s.own) < s.size {
+		s.own = make([]byte, 0, max(len(data), min(s.size, max(reserve, maxAhead))))
+	}
+	s.own = append(s.own[:0], data...)
 	s.from += 4 + len(data)
 }

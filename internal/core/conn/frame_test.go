@@ -136,6 +136,42 @@ func TestC34MemoryGrowsWithTheBytesReceived(t *testing.T) {
 	}
 }
 
+// TestF46AFrameIsReadIntoWhatItsAskerGives has the asker give buffers that are too
+// short, as long as needed, and longer, with old content. Only frames that may
+// reserve all of their bytes are asked for. Mutation: no check of the capacity.
+func TestF46AFrameIsReadIntoWhatItsAskerGives(t *testing.T) {
+	const size = 300 << 10
+	body := make([]byte, size-4)
+	for i := range body {
+		body[i] = byte(i * 7)
+	}
+	for _, room := range []int{0, 100, size - 1, size, size + 1000} {
+		for _, reserve := range []int{1, size - 1, size, size + 1} {
+			asked := 0
+			given := bytes.Repeat([]byte{0xdb}, room)
+			s := NewSplitter(1<<20, func(int32) int { return reserve })
+			s.Alloc = func(id int32, n int) []byte {
+				asked++
+				if id != 9 || n != size {
+					t.Errorf("asked for %d bytes of frame %d", n, id)
+				}
+				return given
+			}
+			frames, _, err := feed(s, answerFrame(9, body), 10_000)
+			if err != nil || len(frames) != 1 || !bytes.Equal(frames[0].Data[4:], body) || len(frames[0].Data) != size {
+				t.Fatalf("room for %d, reserve %d: %d frames, %v", room, reserve, len(frames), err)
+			}
+			if want := reserve >= size; (asked == 1) != want {
+				t.Errorf("room for %d, reserve %d: asked %d times", room, reserve, asked)
+			}
+			used := room > 0 && given[0] != 0xdb
+			if want := reserve >= size && room >= size; used != want {
+				t.Errorf("room for %d, reserve %d: used %v", room, reserve, used)
+			}
+		}
+	}
+}
+
 func TestB002ALengthThatCannotBeTrueIsRefused(t *testing.T) {
 	const limit = 1 << 20
 	for _, c := range []struct {
