@@ -18,12 +18,12 @@ func ottlaCluster(ctx context.Context, j load.Job) (*cluster.Cluster, error) {
 	return cluster.Connect(ctx, cluster.Config{Bootstrap: []string{j.Addr}})
 }
 
-func ottlaConsumer(ctx context.Context, j load.Job) (*consumer.Consumer, func() error, *cluster.Cluster, error) {
+func ottlaConsumer(ctx context.Context, j load.Job, cfg consumer.Config) (*consumer.Consumer, func() error, *cluster.Cluster, error) {
 	c, err := ottlaCluster(ctx, j)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	cons, err := consumer.New(c, consumer.Config{})
+	cons, err := consumer.New(c, cfg)
 	at := map[kafka.TopicPartition]consumer.Start{}
 	for p := range j.Parts {
 		at[kafka.TopicPartition{Topic: j.Topic, Partition: p}] = consumer.AtOffset(0)
@@ -33,7 +33,16 @@ func ottlaConsumer(ctx context.Context, j load.Job) (*consumer.Consumer, func() 
 
 // ottlaBatches reads through Poll and the batch view.
 func ottlaBatches(ctx context.Context, j load.Job) (load.Measured, error) {
-	cons, assign, c, err := ottlaConsumer(ctx, j)
+	return ottlaPoll(ctx, j, consumer.Config{})
+}
+
+// ottlaReuse is ottlaBatches with memory that is used again.
+func ottlaReuse(ctx context.Context, j load.Job) (load.Measured, error) {
+	return ottlaPoll(ctx, j, consumer.Config{ReuseBuffers: true})
+}
+
+func ottlaPoll(ctx context.Context, j load.Job, cfg consumer.Config) (load.Measured, error) {
+	cons, assign, c, err := ottlaConsumer(ctx, j, cfg)
 	return func(ctx context.Context, r *load.Result) (n int, err error) {
 		if err := assign(); err != nil {
 			return 0, err
@@ -59,7 +68,7 @@ func ottlaBatches(ctx context.Context, j load.Job) (load.Measured, error) {
 
 // ottlaRecords reads through the record API.
 func ottlaRecords(ctx context.Context, j load.Job) (load.Measured, error) {
-	cons, assign, c, err := ottlaConsumer(ctx, j)
+	cons, assign, c, err := ottlaConsumer(ctx, j, consumer.Config{})
 	return func(ctx context.Context, r *load.Result) (n int, err error) {
 		if err := assign(); err != nil {
 			return 0, err

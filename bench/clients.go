@@ -16,6 +16,7 @@ var warm = []byte("warm")
 // confluent-kafka-go is a program of its own, as it needs cgo.
 var clients = map[string]load.Client{
 	"ottla":             ottlaBatches,
+	"ottla reuse":       ottlaReuse,
 	"ottla records":     ottlaRecords,
 	"ottla slices":      ottlaSlices,
 	"ottla singles":     ottlaSingles,

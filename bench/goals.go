@@ -14,6 +14,8 @@ type goal struct {
 }
 
 var goalList = []goal{
+	{"canned", "consume", "ottla reuse", 100, ratios(1./7, 1/4.5, 1./3, 1./2)},
+	{"canned", "consume", "ottla reuse", 1024, ratios(1/1.8, 1/2.2, 1/1.8, 1/1.5)},
 	{"canned", "consume", "ottla batches", 100, ratios(1./7, 1/4.5, 1./3, 1./2)},
 	{"canned", "consume", "ottla batches", 1024, ratios(1/1.8, 1/2.2, 1/1.8, 1/1.5)},
 	{"canned", "consume", "ottla records", 100, ratios(1./2, 1./2, 1./2, 1./2)},
@@ -22,6 +24,8 @@ var goalList = []goal{
 	{"canned", "produce", "ottla slices", 1024, ratios(1./2, 1/1.4, 1, 0.95)},
 	{"canned", "produce", "ottla singles", 100, ratios(1./4, 1./2, 1, 1/1.5)},
 	{"canned", "produce", "ottla singles", 1024, ratios(1./2, 1/1.4, 1, 0.95)},
+	{"real", "consume", "ottla reuse", 100, ratios(1./4, 1./4, 1./3, 1./2)},
+	{"real", "consume", "ottla reuse", 1024, ratios(0.75, 1./2, 0.65, 0.7)},
 	{"real", "consume", "ottla batches", 100, ratios(1./4, 1./4, 1./3, 1./2)},
 	{"real", "consume", "ottla batches", 1024, ratios(0.75, 1./2, 0.65, 0.7)},
 	{"real", "produce", "ottla slices", 100, ratios(1./4, 1/2.5, 1, 1)},

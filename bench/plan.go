@@ -24,7 +24,7 @@ type entry struct {
 
 var entries = map[string][]entry{
 	"consume": {
-		{"ottla", "ottla batches", false}, {"ottla records", "ottla records", false},
+		{"ottla reuse", "ottla reuse", false}, {"ottla", "ottla batches", false}, {"ottla records", "ottla records", false},
 		{"kgo", "kgo", false}, {"kgo best", "kgo best", false},
 		{"sarama", "sarama", true}, {"kafka-go", "kafka-go Reader", true}, {"kafka-go batches", "kafka-go ReadBatch", true},
 		{"confluent", "confluent", true},

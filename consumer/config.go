@@ -132,8 +132,8 @@ type Config struct {
 	// Workers is how many batches are decompressed at once before they are asked
 	// for, while Budget has room; 0 = one less than GOMAXPROCS.
 	Workers int
-	// ReuseBuffers recycles the memory of decompressed batches: what Poll returned
-	// is valid until the next Poll, of Batches and Records until the next step.
+	// ReuseBuffers recycles the memory of answers and of decompressed batches, which
+	// costs less and keeps memory flat: what Poll returned is valid until the next Poll, of Batches and Records until the next step.
 	// Without it everything stays valid as long as it is referenced. Run refuses it.
 	ReuseBuffers bool
 	// UnknownTopicTimeout is how long a topic that existed may be unknown to the

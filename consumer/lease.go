@@ -85,7 +85,7 @@ func (c *actor) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.machine.NextTurn()
-	c.buffers.recycle()
+	c.buffers.recycleLocked()
 	if c.machine.Finish() {
 		c.signalLocked()
 	}

@@ -100,7 +100,9 @@ func (c *Consumer) collect(batches []Batch) ([]Batch, []fetch.Loan) {
 // is zero if it cannot be read or was overtaken; otherwise it is lent.
 func (c *Consumer) takeOne() (b Batch, l fetch.Loan, ok bool) {
 	c.mu.Lock()
-	l, ok = c.machine.Take(time.Now())
+	if l, ok = c.machine.Take(time.Now()); ok {
+		c.buffers.takenLocked(l)
+	}
 	c.mu.Unlock()
 	if !ok {
 		return Batch{}, l, false

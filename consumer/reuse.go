@@ -3,11 +3,12 @@ package consumer
 import (
 	"sync"
 
+	"github.com/ottla/ottla/internal/core/fetch"
 	"github.com/ottla/ottla/record/compress"
 )
 
-// buffers is the memory of decompressed batches with Config.ReuseBuffers. Without
-// that it keeps nothing.
+// buffers is the memory of decompressed batches with Config.ReuseBuffers, and who
+// has the memory of answers. Without that it keeps nothing.
 type buffers struct {
 	reuse  bool
 	poison bool // for tests: overwrite what is recycled
@@ -15,6 +16,16 @@ type buffers struct {
 	mu    sync.Mutex
 	inUse [][]byte // guarded by mu: of batches that the user has until the next poll
 	free  [][]byte // guarded by mu
+
+	loans []fetch.Loan // guarded by actor.mu: what was taken since the last poll
+}
+
+// takenLocked notes that a batch was taken, whose answer's memory the user has
+// until the next poll.
+func (b *buffers) takenLocked(l fetch.Loan) {
+	if b.reuse {
+		b.loans = append(b.loans, l)
+	}
 }
 
 // maxFree and maxFreeSize bound what is kept for later.
@@ -48,8 +59,13 @@ func (b *buffers) given(batch Batch) {
 	}
 }
 
-// recycle takes back what the user had since the last poll.
-func (b *buffers) recycle() {
+// recycleLocked takes back what the user had since the last poll.
+func (b *buffers) recycleLocked() {
+	for i := range b.loans {
+		b.loans[i].Free()
+	}
+	clear(b.loans)
+	b.loans = b.loans[:0]
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, buf := range b.inUse {

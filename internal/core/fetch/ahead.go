@@ -14,6 +14,7 @@ type Work struct {
 	Batch record.Batch
 	Limit int // bytes of its decoded form; more is not worth the room
 	state *decoding
+	frame *frame
 }
 
 // decoding is a batch that is being decoded, or was.
@@ -50,7 +51,8 @@ func (m *Machine) Ahead() (Work, bool) {
 	d := &decoding{busy: true, reserved: min(free, aheadGrowth*wire)}
 	first.ahead = d
 	m.shelf.used += d.reserved
-	return Work{Batch: first.batch, Limit: int(d.reserved), state: d}, true
+	first.frame.lend()
+	return Work{Batch: first.batch, Limit: int(d.reserved), state: d, frame: first.frame}, true
 }
 
 // aheadDepth is how many batches of a partition are decoded before they are
@@ -70,6 +72,7 @@ func (s *shelf) busy() bool {
 func (s *shelf) OnAhead(w Work, payload []byte, err error) {
 	d := w.state
 	d.busy = false
+	w.frame.back()
 	if d.reserved == 0 { // dropped meanwhile
 		return
 	}

@@ -20,6 +20,9 @@ func (m *Machine) OnFetch(now time.Time, id uint64, resp *kmsg.FetchResponse, er
 		return
 	}
 	a := answer{m: m, now: now, b: b, r: b.fetch, resp: resp, frame: &frame{}}
+	if err == nil { // or a connection may still write to it
+		a.frame.memory, a.frame.home = a.r.memory, &m.shelf.spares
+	}
 	b.fetch = nil
 	m.reserved -= a.r.reserved
 	switch {
@@ -104,6 +107,7 @@ func (a *answer) take() {
 	if a.frame.refs > 0 {
 		a.m.shelf.used += a.frame.bytes
 	}
+	a.frame.recycle()
 	if a.r.session == sessionOpens && !onlyThrottle(a.resp) && slices.ContainsFunc(a.r.parts, a.missing) {
 		a.b.session.end()
 	}

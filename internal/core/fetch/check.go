@@ -1,6 +1,10 @@
 package fetch
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
 
 // check is the Machine's invariants; tests call it after every step.
 func check(m *Machine) error {
@@ -17,6 +21,11 @@ func check(m *Machine) error {
 			return fmt.Errorf("a frame counts %d references, %d are there", f.refs, refs)
 		}
 		used += f.bytes
+	}
+	for f := range frames {
+		if len(f.memory) > 0 && slices.ContainsFunc(m.shelf.spares.free, func(b []byte) bool { return &b[0] == &f.memory[0] }) {
+			return errors.New("memory that is in use is to be used again")
+		}
 	}
 	if used > m.shelf.used { // a loan holds frames too, that no queue shows
 		return fmt.Errorf("%d bytes wait, %d are counted", used, m.shelf.used)

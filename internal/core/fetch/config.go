@@ -140,4 +140,5 @@ type Config struct {
 	Rack              string        // client.rack; with one a replica may be read from (KIP-392)
 	ReplicaTime       time.Duration // after which the leader is asked again
 	Retry             retry.Backoff
+	Poison            bool // for tests: memory that is to be used again is overwritten
 }

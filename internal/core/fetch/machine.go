@@ -45,6 +45,9 @@ type FetchAction struct {
 	ID     uint64
 	Broker kafka.NodeID
 	Req    *kmsg.FetchRequest // names and ids both, where both are known (K9)
+
+	request *request
+	home    *spares
 }
 
 // ListAction is a ListOffsets to send; its answer goes to OnList.
@@ -86,7 +89,9 @@ func (*HintAction) action()   {}
 // New makes a Machine with nothing assigned. rng gives jitter; the Machine owns
 // it.
 func New(cfg Config, rng *rand.Rand) *Machine {
-	return &Machine{cfg: cfg, rng: rng, roster: newRoster()}
+	m := &Machine{cfg: cfg, rng: rng, roster: newRoster()}
+	m.shelf.spares = spares{limit: cfg.Budget / 4, poison: cfg.Poison}
+	return m
 }
 
 // Next is the next thing to do. It is called until it says false.

@@ -72,6 +72,7 @@ type model struct {
 	paused map[int32]bool
 	leader map[int32]kafka.NodeID
 	ranged *Loan // a range is in the middle of it
+	reuse  bool  // memory of answers is used again, poisoned (F46)
 
 	sessions map[kafka.NodeID]*sim.FetchSessions
 	works    []Work
@@ -181,6 +182,9 @@ func (m *model) answer() {
 	if outcome == 2 { // the answer is lost, the broker's session went on
 		m.r.m.OnFetch(m.r.now, f.ID, nil, io.EOF)
 	} else {
+		if m.reuse {
+			m.r.read(f, resp)
+		}
 		m.r.m.OnFetch(m.r.now, f.ID, resp, nil)
 	}
 	m.r.step()
@@ -289,6 +293,7 @@ func (m *model) leave() {
 	} else {
 		m.r.m.Return(l, l.next, l.next)
 	}
+	l.Free()
 	m.r.step()
 	m.handed(recs)
 }
@@ -361,11 +366,12 @@ func TestF7F14F15F47AnyScriptHandsEverythingOutOnceAndInOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := testConfig()
 		cfg.Budget = 4000
+		cfg.Poison = true
 		cfg.MaxBytes, cfg.PartitionMaxBytes = 2000, 500
 		m := &model{
 			t: rt, r: newRig(t, cfg), logs: map[int32][]modelEntry{}, aborts: map[int32][][3]int64{},
 			expect: map[int32]kafka.Offset{}, paused: map[int32]bool{}, leader: map[int32]kafka.NodeID{0: 1, 1: 2},
-			sessions: map[kafka.NodeID]*sim.FetchSessions{},
+			sessions: map[kafka.NodeID]*sim.FetchSessions{}, reuse: rapid.Bool().Draw(rt, "reuse"),
 		}
 		for p := range int32(2) {
 			m.logs[p], m.aborts[p] = modelTopic(rt, fmt.Sprint("log ", p))

@@ -123,13 +123,6 @@ type chunk struct {
 
 func (c *chunk) silent() bool { return c.batch.IsZero() && c.err == nil }
 
-// frame is one answer's memory. It counts against the budget until the last
-// batch in it was handed out or dropped.
-type frame struct {
-	bytes int64
-	refs  int
-}
-
 // stuck reports whether the queue ends with a batch that cannot be read:
 // fetching more makes no sense before that is decided.
 func (p *part) stuck() bool {

@@ -98,7 +98,7 @@ func (pl plan) fetch() *FetchAction {
 	}
 	pl.b.fetch = r
 	m.reserved += room
-	return &FetchAction{ID: r.id, Broker: pl.b.id, Req: pl.request(r)}
+	return &FetchAction{ID: r.id, Broker: pl.b.id, Req: pl.request(r), request: r, home: &m.shelf.spares}
 }
 
 // wait is how long the broker may hold the Fetch back.

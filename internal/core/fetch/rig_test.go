@@ -264,7 +264,29 @@ func (r *rig) pollOne() ([]got, bool) {
 		l.Release()
 		r.check()
 	}
+	if ok {
+		l.Free()
+	}
 	return recs, ok
+}
+
+// read puts the batches of an answer into the memory that the machine gives for
+// it, as a connection does.
+func (r *rig) read(a *FetchAction, resp *kmsg.FetchResponse) {
+	n := 0
+	for i := range resp.Topics {
+		for _, p := range resp.Topics[i].Partitions {
+			n += len(p.RecordBatches)
+		}
+	}
+	to := a.Buffer(n)
+	for i := range resp.Topics {
+		for j := range resp.Topics[i].Partitions {
+			p := &resp.Topics[i].Partitions[j]
+			k := copy(to, p.RecordBatches)
+			p.RecordBatches, to = to[:k:k], to[k:]
+		}
+	}
 }
 
 // hold takes one batch, which does not reach the user yet.

@@ -44,6 +44,7 @@ type request struct {
 	reserved int64
 	sent     time.Time
 	wait     time.Duration
+	memory   []byte // given for its answer
 }
 
 // each calls f for every partition, in order of topic and partition.

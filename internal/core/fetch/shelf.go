@@ -6,6 +6,7 @@ type shelf struct {
 	resting []*part // those that have had their share in this turn
 	turn    uint64
 	used    int64 // bytes of frames that wait, and of what was decoded ahead
+	spares  spares
 }
 
 // NextTurn begins a poll: partitions that had their share in the last one come
@@ -74,5 +75,6 @@ func (s *shelf) release(f *frame) {
 	}
 	if f.refs--; f.refs == 0 {
 		s.used -= f.bytes
+		f.recycle()
 	}
 }

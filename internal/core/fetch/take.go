@@ -57,6 +57,7 @@ func (m *Machine) Take(now time.Time) (Loan, bool) {
 		}
 		p.pop()
 		p.lent = true
+		c.frame.lend()
 		p.given += c.batch.Count()
 		l := Loan{
 			TopicPartition: p.tp, Batch: c.batch, From: c.from,
