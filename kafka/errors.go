@@ -115,6 +115,9 @@ func (e *BrokerError) Error() string {
 	if ke := e.known(); ke != nil {
 		name, text = ke.Message, ke.Description
 	}
+	if e.Code == kerr.UnsupportedVersion.Code {
+		text = "the broker is too old for this, or has the feature switched off"
+	}
 	if e.Message != "" {
 		text = e.Message
 	}
@@ -140,10 +143,18 @@ type DialError struct {
 }
 
 func (e *DialError) Error() string {
-	if len(e.Tried) == 0 || len(e.Tried) == 1 && e.Tried[0] == e.Addr {
-		return fmt.Sprintf("ottla: dial %s: %v", e.Addr, e.Err)
+	reason := "unknown reason"
+	if e.Err != nil { // without what the line says already
+		reason = strings.TrimPrefix(e.Err.Error(), "ottla: ")
+		reason = strings.ReplaceAll(reason, " at "+e.Addr, "")
 	}
-	return fmt.Sprintf("ottla: dial %s (tried %s): %v", e.Addr, strings.Join(e.Tried, ", "), e.Err)
+	if len(e.Tried) == 1 {
+		reason = strings.TrimPrefix(reason, "dial tcp "+e.Tried[0]+": ")
+	}
+	if len(e.Tried) == 0 || len(e.Tried) == 1 && e.Tried[0] == e.Addr {
+		return "ottla: dial " + e.Addr + ": " + reason
+	}
+	return "ottla: dial " + e.Addr + " (tried " + strings.Join(e.Tried, ", ") + "): " + reason
 }
 
 func (e *DialError) Unwrap() error       { return e.Err }
@@ -247,7 +258,7 @@ type TimeoutError struct {
 func (e *TimeoutError) Error() string {
 	s := "ottla: " + e.Name + " at " + e.Addr + ": time ran out in phase " + e.Phase.String()
 	if e.After > 0 {
-		s += " after " + e.After.String()
+		s += " after " + e.After.Round(time.Millisecond).String()
 	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()

@@ -100,3 +100,17 @@ func TestANestedErrorNamesTheLibraryOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestADialErrorSaysEverythingOnce(t *testing.T) {
+	refused := errors.New("dial tcp 10.0.0.1:9092: connect: connection refused")
+	late := &TimeoutError{Name: "ApiVersions", Addr: "b1:9092", Phase: PhaseAnswer, After: 1164784573}
+	for want, err := range map[string]error{
+		"ottla: dial b1:9092 (tried 10.0.0.1:9092): connect: connection refused":      &DialError{Addr: "b1:9092", Tried: []string{"10.0.0.1:9092"}, Err: refused},
+		"ottla: dial b1:9092: ApiVersions: time ran out in phase answer after 1.165s": &DialError{Addr: "b1:9092", Err: late},
+		"ottla: dial b1:9092: unknown reason":                                         &DialError{Addr: "b1:9092"},
+	} {
+		if err.Error() != want {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+	}
+}

@@ -394,7 +394,7 @@ func (r reasons) join() error {
 func (r reasons) Error() string {
 	parts := make([]string, len(r))
 	for i, f := range r {
-		parts[i] = f.addr + ": " + f.err.Error()
+		parts[i] = f.addr + ": " + strings.TrimPrefix(f.err.Error(), "dial tcp "+f.addr+": ")
 	}
 	return strings.Join(parts, "; ")
 }
