@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ottla/ottla/admin"
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/consumer"
 	"github.com/ottla/ottla/kafka"
@@ -24,14 +25,8 @@ type client struct {
 // broker asks one broker.
 func (c *client) broker(id int32) asker { return c.Broker(kafka.NodeID(id)) }
 
-// each gives an asker for every broker that the cluster names.
-func (c *client) each(context.Context) ([]asker, error) {
-	var all []asker
-	for _, b := range c.Brokers() {
-		all = append(all, c.Broker(b.ID))
-	}
-	return all, nil
-}
+// admin asks about the cluster and changes it.
+func (c *client) admin() *admin.Admin { return admin.New(c.Cluster) }
 
 // withCluster connects, calls f and closes. The context of f ends with the
 // first signal.
@@ -161,9 +156,10 @@ func (a *app) clusterConfig(s *settings) (cluster.Config, error) {
 	return cfg, nil
 }
 
-// timeoutMillis is --timeout for requests that carry their own.
-func (a *app) timeoutMillis() int32 {
-	return int32(min(a.shared.timeout, 24*time.Hour).Milliseconds())
+// changing is the context of a change: it goes on after the first signal, for
+// --timeout.
+func (a *app) changing() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(a.work, a.shared.timeout)
 }
 
 // producerConfig is the library's form of the settings; codec is that of -z.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ottla/ottla/admin"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -110,7 +111,7 @@ func (s span) done() bool { return s.stop != noStop && s.next >= s.stop }
 
 // spans finds where reading begins and ends in each partition, by the
 // positions that the cluster tells now.
-func (sel *selection) spans(ctx context.Context, c asker, infos []*topicInfo, committed bool) (map[kafka.TopicPartition]span, error) {
+func (sel *selection) spans(ctx context.Context, c *client, infos []*topicInfo, committed bool) (map[kafka.TopicPartition]span, error) {
 	all := map[kafka.TopicPartition]span{}
 	for _, info := range infos {
 		info, err := sel.chosen(info)
@@ -123,7 +124,7 @@ func (sel *selection) spans(ctx context.Context, c asker, infos []*topicInfo, co
 		}
 		var ends map[int32]offsetAt
 		if !sel.until.IsZero() {
-			if ends, err = listOffsets(ctx, c, info, sel.until.UnixMilli(), 0); err != nil {
+			if ends, err = listOffsets(ctx, c, info, admin.AtTime(sel.until), admin.ReadUncommitted); err != nil {
 				return nil, err
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ottla/ottla/admin"
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/consumer"
 	"github.com/ottla/ottla/internal/task"
@@ -71,7 +72,7 @@ func runRecordsDemo(ctx context.Context, a *app, cfg cluster.Config, view *demoV
 	}
 	defer admin.Close()
 	c := &client{Cluster: admin}
-	if _, err := makeTopics(ctx, a, c, []string{d.topic}, newTopic{partitions: demoPartitions, replicas: -1}); err != nil {
+	if _, err := makeTopics(ctx, c, []string{d.topic}, newTopic{partitions: demoPartitions, replicas: -1}); err != nil {
 		return nil, err
 	}
 	defer d.deleteTopic(c)
@@ -107,7 +108,7 @@ func (d *recordsDemo) deleteTopic(c *client) {
 	}
 	ctx, cancel := context.WithTimeout(d.app.work, 5*time.Second)
 	defer cancel()
-	if err := dropTopics(ctx, c, []string{d.topic}, 5*time.Second); err != nil {
+	if err := dropTopics(ctx, c, []string{d.topic}); err != nil {
 		d.app.notes.printf("ottla: topic %s is left behind: %s", d.topic, oneLine(d.app.explain(err)))
 	}
 }
@@ -182,7 +183,7 @@ func (d *recordsDemo) learnEnds(ctx context.Context, c *client) error {
 	if err != nil {
 		return err
 	}
-	found, err := listOffsets(ctx, c, infos[0], atLatest, 0)
+	found, err := listOffsets(ctx, c, infos[0], admin.Latest, admin.ReadUncommitted)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ottla/ottla/admin"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -52,7 +53,20 @@ func changed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &outcomeError{err: err, unknown: kafka.MayHaveHappened(err)}
+	return &outcomeError{err: err, unknown: admin.OutcomeOf(err) == admin.Unknown}
+}
+
+// bare is the error of one item of an admin call, without the words that the
+// command has of its own: what was done to what, and what a program may do next.
+func bare(err error) error {
+	var doubt *admin.InDoubtError
+	if errors.As(err, &doubt) {
+		err = doubt.Err
+	}
+	if op, ok := err.(*kafka.OpError); ok {
+		err = op.Err
+	}
+	return err
 }
 
 // refusedError is a record that this side refuses: nothing of it is sent.

@@ -171,37 +171,6 @@ func checkTopicName(name string) error {
 	return nil
 }
 
-// everyBroker gives an asker for each broker of the cluster.
-type everyBroker interface {
-	asker
-	each(ctx context.Context) ([]asker, error)
-}
-
-// await asks every broker about a topic until all agree that seen is true, or
-// ctx ends. A broker that does not answer is left out.
-func await(ctx context.Context, c everyBroker, name string, seen func(*kmsg.MetadataResponseTopic) bool) error {
-	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
-		brokers, err := c.each(ctx)
-		if err != nil {
-			return err
-		}
-		missing := 0
-		for _, b := range brokers {
-			resp, err := metadataOf(ctx, b, []string{name})
-			if err == nil && len(resp.Topics) == 1 && !seen(&resp.Topics[0]) {
-				missing++
-			}
-		}
-		if missing == 0 {
-			return nil
-		}
-		if err := pause(ctx, wait); err != nil {
-			return fmt.Errorf("topic %s: the change is made, but %s of %d do not show it yet: %w",
-				name, count(int64(missing), "broker"), len(brokers), err)
-		}
-	}
-}
-
 // pause waits, or returns the cause of the end of ctx.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

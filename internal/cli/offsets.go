@@ -8,15 +8,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/ottla/ottla/admin"
 	"github.com/ottla/ottla/kafka"
-)
-
-// Timestamps that ListOffsets gives a meaning of their own.
-const (
-	atEarliest = -2
-	atLatest   = -1
 )
 
 // partitionOffsets is one line of `offsets`.
@@ -54,7 +48,7 @@ func offsetsCommand(a *app) *cobra.Command {
 	return outputFlag(cmd)
 }
 
-func showOffsets(ctx context.Context, a *app, c asker, names []string, at string) error {
+func showOffsets(ctx context.Context, a *app, c *client, names []string, at string) error {
 	when := int64(-1)
 	if at != "" {
 		t, err := parseTime(strings.TrimPrefix(at, "@"), time.Now())
@@ -95,22 +89,22 @@ func showOffsets(ctx context.Context, a *app, c asker, names []string, at string
 
 // offsetsOf asks for the offsets of every partition of a topic; when below 0
 // asks for no time.
-func offsetsOf(ctx context.Context, c asker, info *topicInfo, when int64) ([]partitionOffsets, error) {
-	start, err := listOffsets(ctx, c, info, atEarliest, 0)
+func offsetsOf(ctx context.Context, c *client, info *topicInfo, when int64) ([]partitionOffsets, error) {
+	start, err := listOffsets(ctx, c, info, admin.Earliest, admin.ReadUncommitted)
 	if err != nil {
 		return nil, err
 	}
-	end, err := listOffsets(ctx, c, info, atLatest, 0)
+	end, err := listOffsets(ctx, c, info, admin.Latest, admin.ReadUncommitted)
 	if err != nil {
 		return nil, err
 	}
-	stable, err := listOffsets(ctx, c, info, atLatest, 1)
+	stable, err := listOffsets(ctx, c, info, admin.Latest, admin.ReadCommitted)
 	if err != nil {
 		return nil, err
 	}
 	var found map[int32]offsetAt
 	if when >= 0 {
-		if found, err = listOffsets(ctx, c, info, when, 0); err != nil {
+		if found, err = listOffsets(ctx, c, info, admin.OffsetAt(when), admin.ReadUncommitted); err != nil {
 			return nil, err
 		}
 	}
@@ -125,33 +119,19 @@ func offsetsOf(ctx context.Context, c asker, info *topicInfo, when int64) ([]par
 	return rows, nil
 }
 
-// listOffsets asks the leaders of a topic for the offset at a timestamp.
-// Isolation 1 is read committed.
-func listOffsets(ctx context.Context, c asker, info *topicInfo, timestamp int64, isolation int8) (map[int32]offsetAt, error) {
-	req := kmsg.NewPtrListOffsetsRequest()
-	req.ReplicaID, req.IsolationLevel = -1, isolation
-	t := kmsg.NewListOffsetsRequestTopic()
-	t.Topic = info.Name
+// listOffsets asks the leaders of a topic for an offset of each partition.
+func listOffsets(ctx context.Context, c *client, info *topicInfo, at admin.OffsetAt, level admin.Isolation) (map[int32]offsetAt, error) {
+	asked := map[kafka.TopicPartition]admin.OffsetAt{}
 	for _, p := range info.numbers() {
-		one := kmsg.NewListOffsetsRequestTopicPartition()
-		one.Partition, one.Timestamp = p, timestamp
-		t.Partitions = append(t.Partitions, one)
-	}
-	req.Topics = append(req.Topics, t)
-	resp, err := req.RequestWith(ctx, c)
-	if err != nil {
-		return nil, on(err, "Describe", "topic "+info.Name)
+		asked[kafka.TopicPartition{Topic: info.Name, Partition: p}] = at
 	}
 	found := map[int32]offsetAt{}
 	var failed []error
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			if err := kafka.CodeError(p.ErrorCode, nil); err != nil {
-				tp := kafka.TopicPartition{Topic: t.Topic, Partition: p.Partition}
-				failed = append(failed, on(fmt.Errorf("%s: %w", tp, err), "Describe", "topic "+t.Topic))
-			}
-			found[p.Partition] = offsetAt{Offset: p.Offset, Timestamp: p.Timestamp}
+	for _, r := range c.admin().ListOffsets(ctx, asked, level) {
+		if r.Err != nil {
+			failed = append(failed, on(fmt.Errorf("%s: %w", r.Item, bare(r.Err)), "Describe", "topic "+info.Name))
 		}
+		found[r.Item.Partition] = offsetAt{Offset: int64(r.Value.Offset), Timestamp: int64(r.Value.Timestamp)}
 	}
 	return found, errors.Join(failed...)
 }

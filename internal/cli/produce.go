@@ -250,7 +250,7 @@ func topicToWrite(ctx context.Context, a *app, c *client, topic string, create b
 	infos, err := existing(ctx, c, []string{topic})
 	var unknown *unknownTopicError
 	if create && errors.As(err, &unknown) {
-		if _, err := makeTopics(ctx, a, c, []string{topic}, newTopic{partitions: -1, replicas: -1}); err != nil {
+		if _, err := makeTopics(ctx, c, []string{topic}, newTopic{partitions: -1, replicas: -1}); err != nil {
 			return nil, err
 		}
 		infos, err = existing(ctx, c, []string{topic})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/ottla/ottla/admin"
 	"github.com/ottla/ottla/consumer"
 	"github.com/ottla/ottla/kafka"
 )
@@ -65,7 +66,7 @@ func (a *app) consume(ctx context.Context, c *client, topics []string, sel *sele
 }
 
 // run polls and prints.
-func (r *reader) run(ctx context.Context, c asker) error {
+func (r *reader) run(ctx context.Context, c *client) error {
 	for len(r.spans) > 0 {
 		batches, err := pollFor(ctx, r.in, 200*time.Millisecond)
 		for i := range batches {
@@ -96,7 +97,7 @@ func (r *reader) run(ctx context.Context, c asker) error {
 
 // whatExists tells a topic that was deleted apart from one that cannot be
 // reached.
-func (r *reader) whatExists(ctx context.Context, c asker, err error) error {
+func (r *reader) whatExists(ctx context.Context, c *client, err error) error {
 	var op *kafka.OpError
 	unknown := errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID)
 	if !unknown || !errors.As(err, &op) || op.Topic == "" {
@@ -168,7 +169,7 @@ func (r *reader) beyond(rec *kafka.Record) bool {
 
 // settle looks how far the partitions are, and ends those that are done. A
 // position passes what is no record, such as markers of transactions, too.
-func (r *reader) settle(ctx context.Context, c asker) error {
+func (r *reader) settle(ctx context.Context, c *client) error {
 	if err := r.closeUntil(ctx, c); err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ func (r *reader) settle(ctx context.Context, c asker) error {
 }
 
 // closeUntil fixes the ends of partitions once the time of --until has passed.
-func (r *reader) closeUntil(ctx context.Context, c asker) error {
+func (r *reader) closeUntil(ctx context.Context, c *client) error {
 	if r.sel.until.IsZero() || time.Now().Before(r.sel.until) {
 		return nil
 	}
@@ -210,7 +211,7 @@ func (r *reader) closeUntil(ctx context.Context, c asker) error {
 		waiting[tp.Topic].Partitions = append(waiting[tp.Topic].Partitions, partitionInfo{Partition: tp.Partition})
 	}
 	for _, info := range waiting {
-		ends, err := listOffsets(ctx, c, info, atLatest, 0)
+		ends, err := listOffsets(ctx, c, info, admin.Latest, admin.ReadUncommitted)
 		if err != nil {
 			return err
 		}

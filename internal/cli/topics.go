@@ -2,15 +2,11 @@ package cli
 
 import (
 	"context"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/admin"
 )
 
 func topicsCommand(a *app) *cobra.Command {
@@ -43,25 +39,23 @@ func topicsListCommand(a *app) *cobra.Command {
 	return outputFlag(cmd)
 }
 
-func listTopics(ctx context.Context, a *app, c asker, internal bool) error {
-	resp, err := metadataOf(ctx, c, nil)
+func listTopics(ctx context.Context, a *app, c *client, internal bool) error {
+	topics, err := c.admin().ListTopics(ctx)
 	if err != nil {
 		return err
 	}
 	list := []listedTopic{}
-	for i := range resp.Topics {
-		if resp.Topics[i].IsInternal && !internal {
+	for i := range topics {
+		t := &topics[i]
+		if t.Internal && !internal {
 			continue
 		}
-		info, err := topicOf(&resp.Topics[i])
-		if err != nil && info.Name == "" {
-			return err
+		one := listedTopic{Name: t.Name, Internal: t.Internal, Partitions: len(t.Partitions), Replicas: t.Replicas()}
+		if !t.ID.IsZero() {
+			one.ID = t.ID.String()
 		}
-		list = append(list, listedTopic{
-			Name: info.Name, ID: info.ID, Internal: info.Internal, Partitions: len(info.Partitions), Replicas: info.replicas(),
-		})
+		list = append(list, one)
 	}
-	slices.SortFunc(list, func(a, b listedTopic) int { return strings.Compare(a.Name, b.Name) })
 	if a.stdout.json {
 		return a.stdout.document(list)
 	}
@@ -139,7 +133,7 @@ func topicsDeleteCommand(a *app) *cobra.Command {
 	return outputFlag(cmd)
 }
 
-func deleteTopics(ctx context.Context, a *app, c everyBroker, names []string, yes bool) error {
+func deleteTopics(ctx context.Context, a *app, c *client, names []string, yes bool) error {
 	if _, err := existing(ctx, c, names); err != nil {
 		return err
 	}
@@ -148,41 +142,19 @@ func deleteTopics(ctx context.Context, a *app, c everyBroker, names []string, ye
 			return err
 		}
 	}
-	if err := dropTopics(a.work, c, names, a.shared.timeout); err != nil {
+	work, cancel := a.changing()
+	defer cancel()
+	if err := dropTopics(work, c, names); err != nil {
 		return err
-	}
-	for _, name := range names {
-		err := await(ctx, c, name, func(t *kmsg.MetadataResponseTopic) bool {
-			return t.ErrorCode == kerr.UnknownTopicOrPartition.Code
-		})
-		if err != nil {
-			return err
-		}
 	}
 	return a.done(map[string][]string{"deleted": names}, "deleted "+strings.Join(names, ", "))
 }
 
-// dropTopics deletes topics.
-func dropTopics(ctx context.Context, c asker, names []string, timeout time.Duration) error {
-	req := kmsg.NewPtrDeleteTopicsRequest()
-	req.TimeoutMillis = int32(min(timeout, 24*time.Hour).Milliseconds())
-	req.TopicNames = names
-	for _, name := range names {
-		t := kmsg.NewDeleteTopicsRequestTopic()
-		t.Topic = &name
-		req.Topics = append(req.Topics, t)
-	}
-	resp, err := req.RequestWith(ctx, c)
-	if err != nil {
-		return changed(on(err, "Delete", "topic "+strings.Join(names, ", ")))
-	}
-	for _, t := range resp.Topics {
-		name := ""
-		if t.Topic != nil {
-			name = *t.Topic
-		}
-		if err := kafka.CodeError(t.ErrorCode, t.ErrorMessage); err != nil {
-			return changed(on(err, "Delete", "topic "+name))
+// dropTopics deletes topics, and waits until no broker shows them any more.
+func dropTopics(ctx context.Context, c *client, names []string) error {
+	for _, r := range c.admin().DeleteTopics(ctx, admin.Topics(names...), admin.Visible) {
+		if r.Err != nil {
+			return changed(on(bare(r.Err), "Delete", "topic "+r.Item.Name))
 		}
 	}
 	return nil
@@ -239,7 +211,7 @@ func topicsGrowCommand(a *app) *cobra.Command {
 	return outputFlag(cmd)
 }
 
-func growTopic(ctx context.Context, a *app, c everyBroker, name string, partitions int32) error {
+func growTopic(ctx context.Context, a *app, c *client, name string, partitions int32) error {
 	infos, err := existing(ctx, c, []string{name})
 	if err != nil {
 		return err
@@ -247,33 +219,12 @@ func growTopic(ctx context.Context, a *app, c everyBroker, name string, partitio
 	if has := int32(len(infos[0].Partitions)); has >= partitions {
 		return usagef("topic %s has %s already; a topic can only grow", name, count(int64(has), "partition"))
 	}
-	req := kmsg.NewPtrCreatePartitionsRequest()
-	req.TimeoutMillis = a.timeoutMillis()
-	t := kmsg.NewCreatePartitionsRequestTopic()
-	t.Topic, t.Count, t.Assignment = name, partitions, nil
-	req.Topics = append(req.Topics, t)
-	resp, err := req.RequestWith(a.work, c)
-	if err != nil {
-		return changed(on(err, "Alter", "topic "+name))
-	}
-	for _, t := range resp.Topics {
-		if err := kafka.CodeError(t.ErrorCode, t.ErrorMessage); err != nil {
-			return changed(on(err, "Alter", "topic "+name))
-		}
-	}
-	if err := await(ctx, c, name, ready(int(partitions))); err != nil {
-		return err
+	work, cancel := a.changing()
+	defer cancel()
+	more := map[string]admin.MorePartitions{name: {Total: partitions}}
+	if err := c.admin().CreatePartitions(work, more, admin.Visible).Err(); err != nil {
+		return changed(on(bare(err), "Alter", "topic "+name))
 	}
 	return a.done(map[string]any{"name": name, "partitions": partitions},
 		name+" has "+count(int64(partitions), "partition")+" now")
-}
-
-// ready is true for a topic that has its partitions, each with a leader.
-func ready(partitions int) func(*kmsg.MetadataResponseTopic) bool {
-	return func(t *kmsg.MetadataResponseTopic) bool {
-		if t.ErrorCode != 0 || len(t.Partitions) < max(partitions, 1) {
-			return false
-		}
-		return !slices.ContainsFunc(t.Partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return p.Leader < 0 })
-	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/admin"
 )
 
 // topicSetting is one line of `topics config`.
@@ -47,7 +47,7 @@ func topicsConfigCommand(a *app) *cobra.Command {
 	return outputFlag(cmd)
 }
 
-func configTopic(ctx context.Context, a *app, c asker, name string, ch settingChanges) error {
+func configTopic(ctx context.Context, a *app, c *client, name string, ch settingChanges) error {
 	if _, err := existing(ctx, c, []string{name}); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func configTopic(ctx context.Context, a *app, c asker, name string, ch settingCh
 
 // shownSettings reads the settings until they show what was changed, for two
 // seconds at most: a broker learns of a change a moment after it is accepted.
-func shownSettings(ctx context.Context, c asker, name string, ch settingChanges) ([]topicSetting, error) {
+func shownSettings(ctx context.Context, c *client, name string, ch settingChanges) ([]topicSetting, error) {
 	for end := time.Now().Add(2 * time.Second); ; {
 		list, err := settingsOf(ctx, c, name, ch.all)
 		if err != nil || ch.shownIn(list) || time.Now().After(end) {
@@ -105,62 +105,35 @@ func (ch *settingChanges) shownIn(list []topicSetting) bool {
 	return !slices.ContainsFunc(ch.unset, func(key string) bool { _, has := own[key]; return has })
 }
 
-// changeSettings sends the changes as one request: all or nothing.
-func changeSettings(a *app, c asker, name string, ch settingChanges) error {
-	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	res := kmsg.NewIncrementalAlterConfigsRequestResource()
-	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, name
+// changeSettings makes the changes: all or none.
+func changeSettings(a *app, c *client, name string, ch settingChanges) error {
+	change := admin.ConfigChange{Resource: admin.TopicResource(name), Set: map[string]string{}, Unset: ch.unset}
 	for _, entry := range ch.set {
 		key, value, ok := strings.Cut(entry, "=")
 		if !ok {
 			return usagef("-c %s: expected NAME=VALUE", entry)
 		}
-		one := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-		one.Name, one.Op, one.Value = key, kmsg.IncrementalAlterConfigOpSet, &value
-		res.Configs = append(res.Configs, one)
+		change.Set[key] = value
 	}
-	for _, key := range ch.unset {
-		one := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-		one.Name, one.Op, one.Value = key, kmsg.IncrementalAlterConfigOpDelete, nil
-		res.Configs = append(res.Configs, one)
-	}
-	req.Resources = append(req.Resources, res)
-	resp, err := req.RequestWith(a.work, c)
-	if err != nil {
-		return changed(on(err, "AlterConfigs", "topic "+name))
-	}
-	for _, r := range resp.Resources {
-		if err := kafka.CodeError(r.ErrorCode, r.ErrorMessage); err != nil {
-			return changed(on(err, "AlterConfigs", "topic "+name))
-		}
-	}
-	return nil
+	work, cancel := a.changing()
+	defer cancel()
+	err := c.admin().AlterConfigs(work, []admin.ConfigChange{change}, admin.Accepted).Err()
+	return changed(on(bare(err), "AlterConfigs", "topic "+name))
 }
 
 // settingsOf reads the settings of a topic, by name.
-func settingsOf(ctx context.Context, c asker, name string, all bool) ([]topicSetting, error) {
-	req := kmsg.NewPtrDescribeConfigsRequest()
-	res := kmsg.NewDescribeConfigsRequestResource()
-	res.ResourceType, res.ResourceName, res.ConfigNames = kmsg.ConfigResourceTypeTopic, name, nil
-	req.Resources = append(req.Resources, res)
-	resp, err := req.RequestWith(ctx, c)
-	if err != nil {
-		return nil, on(err, "DescribeConfigs", "topic "+name)
+func settingsOf(ctx context.Context, c *client, name string, all bool) ([]topicSetting, error) {
+	res := c.admin().DescribeConfigs(ctx, []admin.Resource{admin.TopicResource(name)})
+	if err := res.Err(); err != nil {
+		return nil, on(bare(err), "DescribeConfigs", "topic "+name)
 	}
 	list := []topicSetting{}
-	for _, r := range resp.Resources {
-		if err := kafka.CodeError(r.ErrorCode, r.ErrorMessage); err != nil {
-			return nil, on(err, "DescribeConfigs", "topic "+name)
-		}
-		for _, s := range r.Configs {
-			if all || s.Source == kmsg.ConfigSourceDynamicTopicConfig || s.Source <= 0 && !s.IsDefault {
-				list = append(list, topicSetting{
-					Name: s.Name, Value: s.Value, Source: strings.ToLower(s.Source.String()),
-					ReadOnly: s.ReadOnly, Sensitive: s.IsSensitive,
-				})
-			}
+	for _, s := range res[0].Value {
+		if all || s.Source == kmsg.ConfigSourceDynamicTopicConfig || s.Source <= 0 && !s.Default {
+			list = append(list, topicSetting{
+				Name: s.Name, Value: s.Value, Source: strings.ToLower(s.Source.String()), ReadOnly: s.ReadOnly, Sensitive: s.Sensitive,
+			})
 		}
 	}
-	slices.SortFunc(list, func(a, b topicSetting) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }

@@ -2,13 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/ottla/ottla/admin"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -30,7 +31,7 @@ func topicsCreateCommand(a *app) *cobra.Command {
 		Example: "  ottla topics create orders -p 3 -c cleanup.policy=compact\n  ottla topics create audit -r 1 -c retention.ms=86400000 -o json",
 		Args:    atLeast("NAME"),
 		RunE: func(_ *cobra.Command, names []string) error {
-			return a.withCluster(func(ctx context.Context, c *client) error { return createTopics(ctx, a, c, names, n) })
+			return a.withCluster(func(_ context.Context, c *client) error { return createTopics(a, c, names, n) })
 		},
 	}
 	cmd.Flags().Int32VarP(&n.partitions, "partitions", "p", -1, "partitions of each topic; -1 is the brokers' default")
@@ -40,8 +41,10 @@ func topicsCreateCommand(a *app) *cobra.Command {
 	return outputFlag(cmd)
 }
 
-func createTopics(ctx context.Context, a *app, c everyBroker, names []string, n newTopic) error {
-	made, err := makeTopics(ctx, a, c, names, n)
+func createTopics(a *app, c *client, names []string, n newTopic) error {
+	work, cancel := a.changing()
+	defer cancel()
+	made, err := makeTopics(work, c, names, n)
 	if err != nil {
 		return err
 	}
@@ -65,59 +68,58 @@ func createTopics(ctx context.Context, a *app, c everyBroker, names []string, n 
 }
 
 // makeTopics creates topics and waits until every broker shows them.
-func makeTopics(ctx context.Context, a *app, c everyBroker, names []string, n newTopic) ([]listedTopic, error) {
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.TimeoutMillis = a.timeoutMillis()
-	req.ValidateOnly = n.dryRun
+func makeTopics(ctx context.Context, c *client, names []string, n newTopic) ([]listedTopic, error) {
+	var topics []admin.NewTopic
 	for _, name := range names {
-		if err := checkTopicName(name); err != nil {
+		t, err := n.named(name)
+		if err != nil {
 			return nil, err
 		}
-		t := kmsg.NewCreateTopicsRequestTopic()
-		t.Topic, t.NumPartitions, t.ReplicationFactor = name, n.partitions, n.replicas
-		for _, entry := range n.configs {
-			key, value, ok := strings.Cut(entry, "=")
-			if !ok {
-				return nil, usagef("-c %s: expected NAME=VALUE", entry)
-			}
-			one := kmsg.NewCreateTopicsRequestTopicConfig()
-			one.Name, one.Value = key, &value
-			t.Configs = append(t.Configs, one)
-		}
-		req.Topics = append(req.Topics, t)
+		topics = append(topics, t)
 	}
-	resp, err := req.RequestWith(a.work, c)
-	if err != nil {
-		return nil, changed(on(err, "Create", "topic "+strings.Join(names, ", ")))
+	mode := admin.Visible
+	if n.dryRun {
+		mode = admin.ValidateOnly
 	}
 	var made []listedTopic
-	for i := range resp.Topics {
-		t := &resp.Topics[i]
-		if err := createError(t); err != nil {
-			return nil, changed(err)
+	for _, r := range c.admin().CreateTopics(ctx, topics, mode) {
+		if r.Err != nil {
+			return nil, changed(createError(r.Item, bare(r.Err)))
 		}
-		one := listedTopic{Name: t.Topic, Partitions: int(max(t.NumPartitions, 0)), Replicas: int(max(t.ReplicationFactor, 0))}
-		if id := kafka.TopicID(t.TopicID); !id.IsZero() {
-			one.ID = id.String()
-		}
-		if !n.dryRun {
-			if err := await(ctx, c, t.Topic, ready(one.Partitions)); err != nil {
-				return nil, err
-			}
+		one := listedTopic{Name: r.Item, Partitions: int(max(r.Value.Partitions, 0)), Replicas: int(max(r.Value.Replicas, 0))}
+		if !r.Value.ID.IsZero() {
+			one.ID = r.Value.ID.String()
 		}
 		made = append(made, one)
 	}
 	return made, nil
 }
 
-// createError is why a topic was not created.
-func createError(t *kmsg.CreateTopicsResponseTopic) error {
-	err := kafka.CodeError(t.ErrorCode, t.ErrorMessage)
-	switch t.ErrorCode {
-	case 0:
-		return nil
-	case kerr.TopicAlreadyExists.Code:
-		return advise(fmt.Errorf("topic %s exists already: %w", t.Topic, err), "`ottla topics describe %s` shows it", t.Topic)
+// named is the topic of one name.
+func (n *newTopic) named(name string) (admin.NewTopic, error) {
+	t := admin.NewTopic{Name: name, Partitions: max(n.partitions, 0), Replicas: max(n.replicas, 0), Configs: map[string]string{}}
+	for _, entry := range n.configs {
+		key, value, ok := strings.Cut(entry, "=")
+		if !ok {
+			return t, usagef("-c %s: expected NAME=VALUE", entry)
+		}
+		t.Configs[key] = value
 	}
-	return on(fmt.Errorf("topic %s is not created: %w", t.Topic, err), "Create", "topic "+t.Topic)
+	return t, checkTopicName(name)
+}
+
+// createError is why a topic was not created.
+func createError(name string, err error) error {
+	if errors.Is(err, kerr.TopicAlreadyExists) {
+		return advise(fmt.Errorf("topic %s exists already: %w", name, err), "`ottla topics describe %s` shows it", name)
+	}
+	var unseen *admin.NotVisibleError
+	var old *kafka.VersionError
+	switch {
+	case errors.As(err, &unseen):
+		return err
+	case errors.As(err, &old):
+		return advise(err, "-p N and -r N say how many partitions and replicas")
+	}
+	return on(fmt.Errorf("topic %s is not created: %w", name, err), "Create", "topic "+name)
 }

@@ -302,7 +302,7 @@ func (w *writer) sized(err error, size int32) error {
 }
 
 // messageLimit asks for the topic's max.message.bytes.
-func messageLimit(ctx context.Context, c asker, topic string) string {
+func messageLimit(ctx context.Context, c *client, topic string) string {
 	list, err := settingsOf(ctx, c, topic, true)
 	if err == nil {
 		for _, s := range list {
