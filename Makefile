@@ -5,7 +5,7 @@ GO         ?= go
 FUZZ_TOTAL ?= 180
 COMPAT     ?= 3.9.2 4.0.2 4.2.2
 
-.PHONY: test quick check unit all-tests fuzz kafka compat bench bench-short
+.PHONY: test quick check unit all-tests fuzz kafka compat compat-suite bench bench-short
 
 test: check all-tests fuzz
 
@@ -42,14 +42,16 @@ kafka:
 fuzz:
 	scripts/fuzz $(FUZZ_TOTAL)
 
-# The suite against other lines of Kafka.
+# Every feature against Kafka 0.11 to 4.4; writes docs/compatibility.md.
 compat:
+	$(GO) test -count=1 -timeout 30m -tags kafka -run TestKafkaCompatibility ./internal/compat -write
+
+# The whole suite against other lines of Kafka.
+compat-suite:
 	@set -e; for v in $(COMPAT); do echo "== Kafka $$v"; \
 	  scripts/kafka fetch --warm $$v; \
 	  OTTLA_KAFKA_VERSION=$$v $(MAKE) kafka; done
 
-# ottla beside other clients, into docs/performance.md: ten minutes or more on a
-# quiet machine. BENCH='-rounds 5 -only real' and the like choose.
 bench:
 	cd bench && $(GO) run . -o ../docs/performance.md $(BENCH)
 	cd bench && $(GO) test -run '^$$' -bench . -benchtime 1x .
