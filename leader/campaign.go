@@ -90,41 +90,51 @@ type sighting struct {
 }
 
 func (c *campaign) run() (*Term, error) {
-	var err error
-	if c.p, err = c.e.place(c.ctx, c.role); err != nil {
-		return nil, err
-	}
-	if err := c.enter(); err != nil {
-		return nil, err
-	}
-	for tries := 1; ; {
-		read, err := c.turn()
-		if err != nil {
+	var won *Term
+	for _, stage := range []func() error{c.locate, c.enter, func() (err error) { won, err = c.attempt(); return err }} {
+		if err := c.persist(stage); err != nil {
 			return nil, err
 		}
-		t, err := c.acquire(read)
-		if err == nil {
-			return t, nil
-		}
-		if c.ctx.Err() != nil || !c.retries(err) {
-			return nil, err
-		}
-		if IsFence(err) {
+	}
+	return won, nil
+}
+
+// persist repeats a stage of the campaign through what passes by itself.
+func (c *campaign) persist(stage func() error) error {
+	for tries := 1; ; tries++ {
+		err := stage()
+		switch {
+		case err == nil || c.ctx.Err() != nil || !c.retries(err):
+			return err
+		case errors.Is(err, errTooLate):
+			tries = 0
+			continue
+		case IsFence(err):
 			c.lost(err)
-			tries = 1
+			tries = 0
 			continue
 		}
-		if errors.Is(err, errTooLate) {
-			continue
+		if serr := sleep(c.ctx, backoff(tries)); serr != nil {
+			return errors.Join(serr, err)
 		}
-		if err := sleep(c.ctx, backoff(tries)); err != nil {
-			return nil, err
-		}
-		tries++
 	}
 }
 
-// retries reports whether a failed acquisition may go better next time.
+func (c *campaign) locate() (err error) {
+	c.p, err = c.e.place(c.ctx, c.role)
+	return err
+}
+
+// attempt waits for the turn, and takes the role.
+func (c *campaign) attempt() (*Term, error) {
+	read, err := c.turn()
+	if err != nil {
+		return nil, err
+	}
+	return c.acquire(read)
+}
+
+// retries reports whether what failed may go better next time.
 func (c *campaign) retries(err error) bool {
 	for _, kind := range []error{ErrInvalidConfig, ErrAuthorization, ErrDuplicateMember, ErrClosed, cluster.ErrClosed} {
 		if errors.Is(err, kind) {
