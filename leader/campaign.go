@@ -121,6 +121,9 @@ func (c *campaign) persist(stage func() error) error {
 }
 
 func (c *campaign) locate() (err error) {
+	if _, err := c.e.topic.ensure(c.ctx); err != nil {
+		return err
+	}
 	c.p, err = c.e.place(c.ctx, c.role)
 	return err
 }

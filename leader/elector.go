@@ -40,7 +40,8 @@ type Elector struct {
 }
 
 // Open makes an Elector over a client, which it does not close. It contacts
-// nobody: the topic is looked for, and created, on first use. The error is
+// nobody: the topic is looked for on first use, and created by the first
+// campaign; who only observes creates nothing. The error is
 // ErrInvalidConfig.
 func Open(c Kafka, cfg Config) (*Elector, error) {
 	if c == nil {
@@ -208,6 +209,9 @@ func (e *Elector) Probe(ctx context.Context, role string) error {
 			errs = append(errs, err)
 		}
 	}
+	if _, err := e.topic.ensure(ctx); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
 	p, err := e.place(ctx, role)
 	if err != nil {
 		return errors.Join(append(errs, err)...)
@@ -225,7 +229,9 @@ func (e *Elector) Probe(ctx context.Context, role string) error {
 }
 
 // Roles are the roles that have a record in the topic, led or not, sorted. It
-// reads every partition to its end, and blocks until it has or ctx ends.
+// reads every partition to its end, and blocks until it has or ctx ends. Where
+// nobody ever campaigned there is no topic: errors.Is finds
+// kerr.UnknownTopicOrPartition.
 func (e *Elector) Roles(ctx context.Context) ([]string, error) {
 	ctx, cancel, err := e.use(ctx)
 	if err != nil {

@@ -147,7 +147,7 @@ func TestF11AFencedHolderOfPart2CannotRobItsPinnedSuccessor(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer e.Close()
-			if _, err := e.topic.load(t.Context()); err != nil { // makes the topic
+			if _, err := e.topic.ensure(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if code := old.mint(); code != 0 {

@@ -30,14 +30,14 @@ func (k LossKind) String() string {
 // Loss is why a leadership ended, as found out afterwards.
 type Loss struct {
 	Kind   LossKind
-	Leader string // LossSuperseded: who leads
-	Term   int64  // LossSuperseded: its term
+	Leader string // LossSuperseded: who leads, empty if it has resigned since
+	Term   int64  // LossSuperseded: its term, -1 if it has resigned since
 	Err    error  // LossUnknown: why it could not be found out
 }
 
 // String is the loss in a sentence for people.
 func (l Loss) String() string {
-	if l.Kind == LossSuperseded {
+	if l.Kind == LossSuperseded && l.Leader != "" {
 		return fmt.Sprintf("superseded by %s in term %d", l.Leader, l.Term)
 	}
 	return l.Kind.String()
@@ -80,6 +80,8 @@ func (t *Term) findOut(ctx context.Context) Loss {
 	switch {
 	case led && h.Term != t.number:
 		return Loss{Kind: LossSuperseded, Leader: h.Member, Term: int64(h.Term)}
+	case fold.ClearedAt() > t.number:
+		return Loss{Kind: LossSuperseded, Term: -1}
 	case !d.Known():
 		return Loss{Kind: LossExpired}
 	case d.Pair == token && errors.Is(reason, ErrExpired):

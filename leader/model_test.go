@@ -44,7 +44,8 @@ type schedule struct {
 	born    int
 
 	compacted bool
-	pauses    map[string]bool // members that were ever paused; guarded by mu
+	pauses    map[string]bool     // members that were ever paused; guarded by mu
+	ended     map[*Term]time.Time // guarded by mu
 
 	tmu   sync.Mutex
 	terms []*Term // in the order of their returns
@@ -93,8 +94,16 @@ func (p *player) lead(t *Term) {
 	p.term = t
 	p.mu.Unlock()
 	p.s.tmu.Lock()
-	defer p.s.tmu.Unlock()
 	p.s.terms = append(p.s.terms, t)
+	p.s.tmu.Unlock()
+	p.s.wg.Add(1)
+	go func() {
+		defer p.s.wg.Done()
+		<-t.Done()
+		p.s.mu.Lock()
+		defer p.s.mu.Unlock()
+		p.s.ended[t] = time.Now()
+	}()
 }
 
 func (p *player) current() *Term {
@@ -139,10 +148,8 @@ func (s *schedule) guard(l *link, req kmsg.Request) {
 		if t == nil {
 			continue
 		}
-		select {
-		case <-t.done:
-		default:
-			continue
+		if at, ended := s.ended[t]; !ended || time.Since(at) < time.Millisecond {
+			continue // it lasts, or the request is on its way as it ends
 		}
 		f := &lead.Scanner{}
 		a := kmsg.NewFetchResponseTopicPartition()
@@ -329,7 +336,7 @@ func (s *schedule) do(st step) {
 			}
 		})
 	case opLossy:
-		s.with(func(*model.Cluster) { s.loss, s.mute, s.again = 20+st.arg%60, 60+st.arg%100, 100+st.arg%200 })
+		s.with(func(*model.Cluster) { s.loss, s.mute, s.again = 2*st.arg, 8*st.arg, 5*st.arg })
 	case opLossless:
 		s.with(func(*model.Cluster) { s.loss, s.mute, s.again = 0, 0, 0 })
 	case opLevel:
@@ -393,7 +400,7 @@ func (s *schedule) finish() {
 func play(t *testing.T, seed uint64, cfg model.Config, steps []step) (problems []string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &schedule{world: newWorld(seed, cfg), role: "controller", players: make([]*player, 3)}
-		s.pauses = map[string]bool{}
+		s.pauses, s.ended = map[string]bool{}, map[*Term]time.Time{}
 		s.onSend = s.guard
 		for i := range s.players {
 			s.spawn(i)

@@ -55,13 +55,33 @@ func (t *topic) changed() error {
 	return t.change
 }
 
-// load is the layout, asked for if it is not known. A topic that does not
-// exist is created, once for a topic: never in place of one that was there.
+// load is the layout, asked for if it is not known.
 func (t *topic) load(ctx context.Context) (*layout, error) {
 	if l := t.known(); l != nil {
 		return l, nil
 	}
 	return t.refresh(ctx, nil)
+}
+
+// ensure is load for who takes part: a topic that does not exist is created,
+// but never in place of one that was there.
+func (t *topic) ensure(ctx context.Context) (*layout, error) {
+	l, err := t.load(ctx)
+	if !errors.Is(err, kerr.UnknownTopicOrPartition) || t.known() != nil {
+		return l, err
+	}
+	if err := t.create(ctx); err != nil {
+		return nil, err
+	}
+	for tries := 1; ; tries++ {
+		l, err := t.refresh(ctx, t.known())
+		if err == nil && l.complete() || err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.LeaderNotAvailable) {
+			return l, err
+		}
+		if serr := sleep(ctx, backoff(tries)); serr != nil {
+			return nil, failed(ErrClient, "", "metadata of "+Topic, errors.Join(serr, err))
+		}
+	}
 }
 
 // refresh asks again, unless somebody else has since stale was read.
@@ -76,12 +96,6 @@ func (t *topic) refresh(ctx context.Context, stale *layout) (*layout, error) {
 		return l, nil
 	}
 	l, err := t.ask(ctx)
-	if errors.Is(err, kerr.UnknownTopicOrPartition) && t.known() == nil {
-		if err := t.create(ctx); err != nil {
-			return nil, err
-		}
-		l, err = t.await(ctx)
-	}
 	if err != nil {
 		return nil, failed(ErrClient, "", "metadata of "+Topic, err)
 	}
@@ -102,19 +116,6 @@ func (t *topic) take(l *layout) {
 		t.change = fmt.Errorf("%s has %d partitions and had %d: roles have moved, and other members may look for them elsewhere", Topic, len(l.leaders), len(t.first.leaders))
 	default:
 		t.change = nil
-	}
-}
-
-// await asks until every partition of a new topic has a leader.
-func (t *topic) await(ctx context.Context) (*layout, error) {
-	for tries := 1; ; tries++ {
-		l, err := t.ask(ctx)
-		if err == nil && l.complete() || err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.LeaderNotAvailable) {
-			return l, err
-		}
-		if serr := sleep(ctx, min(time.Duration(tries)*10*time.Millisecond, time.Second)); serr != nil {
-			return nil, errors.Join(err, serr)
-		}
 	}
 }
 

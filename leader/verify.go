@@ -177,10 +177,12 @@ func (e *Elector) state(p *partition, f *lead.Fold) State {
 	s.Token, s.Term, s.TermExact = h.Token, int64(h.Term), h.Exact
 	s.Since, s.Granted, s.Deadline, s.Address = h.Since.Time(), h.Granted.Time(), h.Deadline.Time(), h.Address
 	s.LeaseLeft = seen.At + seen.For - now.Local
-	if !seen.Live {
-		s.LeaseLeft = min(s.LeaseLeft, time.Duration(h.Deadline-now.Wall)*time.Millisecond+e.cfg.MaxSkew)
+	doubt := time.Duration(0)
+	if !seen.Live { // nobody saw it arrive: only the holder's clock tells
+		s.LeaseLeft = min(s.LeaseLeft, time.Duration(h.Deadline-now.Wall)*time.Millisecond)
+		doubt = e.cfg.MaxSkew
 	}
-	if s.LeaseLeft > 0 && !s.Stale {
+	if s.LeaseLeft+doubt > 0 && !s.Stale {
 		s.Leader = h.Member
 	}
 	return s

@@ -247,6 +247,15 @@ func (f *Fold) Roster() []Member {
 // Lease is the newest committed lease; false if there is none or it was cleared.
 func (f *Fold) Lease() (Held, bool) { return f.lease.value, !f.lease.gone }
 
+// ClearedAt is the offset of the tombstone that cleared the lease, -1 if there
+// is a lease or never was one.
+func (f *Fold) ClearedAt() kafka.Offset {
+	if f.lease.gone {
+		return f.lease.offset
+	}
+	return -1
+}
+
 // Seen is the last sign of life of a holder.
 func (f *Fold) Seen() Sighting { return f.seen }
 

@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ottla/ottla/ottlatest"
+)
+
+// leadCluster is a cluster in memory, by its bootstrap addresses.
+func leadCluster(t *testing.T) string {
+	return strings.Join(ottlatest.New(t, ottlatest.Config{}).Bootstrap(), ",")
+}
+
+// eventsOf reads the lines of --events.
+func eventsOf(t *testing.T, text string) (kinds []string, byKind map[string]leadEvent) {
+	t.Helper()
+	byKind = map[string]leadEvent{}
+	for line := range strings.Lines(text) {
+		var e leadEvent
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Event == "" || e.At.IsZero() || e.Role == "" || e.Member == "" {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		kinds = append(kinds, e.Event)
+		byKind[e.Event] = e
+	}
+	return kinds, byKind
+}
+
+func TestLeadRunsItsCommandAndPassesItsStatusOn(t *testing.T) {
+	b := leadCluster(t)
+	events := filepath.Join(t.TempDir(), "events")
+	res := ottla(t, "-b", b, "lead", "nightly", "--member", "m1", "--events", events, "--", "sh", "-c", "echo $OTTLA_ROLE $OTTLA_MEMBER $OTTLA_TERM $OTTLA_TOKEN; exit 7")
+	if res.status != 7 || res.stderr != "" {
+		t.Fatalf("status %d\n%s", res.status, res.stderr)
+	}
+	text, err := os.ReadFile(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds, by := eventsOf(t, string(text))
+	if got := strings.Join(kinds, " "); got != "registered acquired child_started child_exited resigned" {
+		t.Errorf("events %s", got)
+	}
+	won := by["acquired"]
+	if want := "nightly m1 " + strconv.FormatInt(*won.Term, 10) + " " + won.Token + "\n"; res.stdout != want {
+		t.Errorf("the command saw %q, want %q", res.stdout, want)
+	}
+	if s := by["child_exited"].Status; s == nil || *s != 7 {
+		t.Errorf("child_exited has status %v", s)
+	}
+	if res := ottla(t, "-b", b, "lead", "nightly", "--", "sh", "-c", "kill -9 $$"); res.status != 128+9 {
+		t.Errorf("of a command that a signal ended the status is %d", res.status)
+	}
+	if res := ottla(t, "-b", b, "lead", "nightly", "--", "/no/such/file"); res.status != 1 || !strings.Contains(res.stderr, "/no/such/file") {
+		t.Errorf("of a command that cannot be started: status %d\n%s", res.status, res.stderr)
+	}
+}
+
+func TestLeadRefusesWhatCannotBe(t *testing.T) {
+	for _, args := range [][]string{
+		{"lead"}, {"lead", "r"}, {"lead", "--", "true"}, {"lead", "r", "x", "--", "true"}, {"lead", "r", "--"},
+		{"lead", "r", "--lease", "10s", "--renew", "10s", "--", "true"}, {"lead", "r", "--grace", "6s", "--", "true"},
+		{"lead", "r", "--lease", "-1s", "--", "true"}, {"leader"}, {"leader", "a", "b"}, {"leader", "--list", "a"},
+	} {
+		b := "127.0.0.1:1"
+		if len(args) > 3 {
+			b = leadCluster(t)
+		}
+		if res := ottla(t, append([]string{"-b", b}, args...)...); res.status != statusUsage {
+			t.Errorf("%q: status %d\n%s", args, res.status, res.stderr)
+		}
+	}
+}
+
+// holding is a running `lead`, whose command tells its pid on stdout.
+type holding struct {
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	child  int
+}
+
+func hold(t *testing.T, b string, args ...string) *holding {
+	t.Helper()
+	h := &holding{}
+	h.cmd = run{args: append(append([]string{"-b", b, "lead", "nightly", "--lease", "3s"}, args...), "--", "sh", "-c", "echo $$; exec sleep 600")}.command(t)
+	out, err := h.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.cmd.Stderr = &h.stderr
+	if err := h.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if h.child, _ = strconv.Atoi(strings.TrimSpace(line)); err != nil || h.child == 0 {
+		t.Fatalf("%q, %v", line, err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(h.child, syscall.SIGKILL) })
+	return h
+}
+
+// gone waits until a process does not exist, or only as a zombie.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for range 3000 {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("process %d is still there", pid)
+}
+
+// Taking guard.watch out makes the first part fail, the end of guard.obey the
+// second.
+func TestLeadsCommandNeverOutlivesTheLeadership(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("needs /proc to see whether a process is there")
+	}
+	b := leadCluster(t)
+	stopped := hold(t, b, "--once", "--member", "stopped")
+	if err := stopped.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, stopped.child) // although ottla does not run
+	killed := hold(t, b, "--member", "killed")
+	if err := stopped.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	_ = stopped.cmd.Wait()
+	if got := stopped.cmd.ProcessState.ExitCode(); got != statusLost || !strings.Contains(stopped.stderr.String(), "superseded by killed") {
+		t.Errorf("after it was stopped for longer than the lease: status %d\n%s", got, stopped.stderr.String())
+	}
+	if err := killed.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, killed.child)
+	_ = killed.cmd.Wait()
+}
+
+func TestLeadForwardsASignalAndHandsOver(t *testing.T) {
+	b := leadCluster(t)
+	h := hold(t, b)
+	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = h.cmd.Wait()
+	if got := h.cmd.ProcessState.ExitCode(); got != 128+int(syscall.SIGTERM) {
+		t.Errorf("status %d\n%s", got, h.stderr.String())
+	}
+	var d describedRole
+	res := ottla(t, "-b", b, "leader", "nightly", "-o", "json")
+	if err := json.Unmarshal([]byte(res.stdout), &d); err != nil || d.Leader != nil || d.Verdict != "vacant" {
+		t.Errorf("after it: %s %v", res.stdout, err)
+	}
+}
+
+func TestLeaderShowsWhoLeads(t *testing.T) {
+	b := leadCluster(t)
+	res := ottla(t, "-b", b, "leader", "nightly", "-o", "json")
+	if want := `{"role":"nightly","leader":null,"term":null,"token":null,"since":null,"lease_left_ms":null,"verdict":"vacant","roster":[]}` + "\n"; res.status != 0 || res.stdout != want {
+		t.Errorf("of a role that nobody ever led: status %d\n%s%s", res.status, res.stdout, res.stderr)
+	}
+	if res := ottla(t, "-b", b, "topics", "list"); strings.Contains(res.stdout, "__coordination_state") {
+		t.Error("looking at a role makes the topic")
+	}
+	h := hold(t, b, "--member", "m1")
+	var d describedRole
+	res = ottla(t, "-b", b, "leader", "nightly", "-o", "json")
+	if err := json.Unmarshal([]byte(res.stdout), &d); err != nil || d.Leader == nil || *d.Leader != "m1" || d.Verdict != "authoritative" || *d.LeaseLeft <= 0 || len(d.Roster) != 1 {
+		t.Errorf("%s %v", res.stdout, err)
+	}
+	if res := ottla(t, "-b", b, "lead", "nightly", "--lease", "3s", "--wait", "300ms", "--", "true"); res.status != statusNotWon || !strings.Contains(res.stderr, "m1 leads in term") {
+		t.Errorf("a second one: status %d\n%s", res.status, res.stderr)
+	}
+	if res := ottla(t, "-b", b, "leader", "--list"); !strings.HasPrefix(res.stdout, "nightly\tm1\t") {
+		t.Errorf("the list is %q", res.stdout)
+	}
+	watch := run{args: []string{"-b", b, "leader", "nightly", "--watch", "-o", "json"}}.command(t)
+	out, err := watch.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	next := func() (d describedRole) {
+		if !lines.Scan() || json.Unmarshal(lines.Bytes(), &d) != nil {
+			t.Fatalf("line %q, %v", lines.Text(), lines.Err())
+		}
+		return d
+	}
+	if d := next(); d.Leader == nil || *d.Leader != "m1" {
+		t.Errorf("the first line has %+v", d)
+	}
+	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for d := next(); d.Leader != nil || d.Verdict != "vacant"; d = next() {
+	}
+	_ = h.cmd.Wait()
+	if err := watch.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = watch.Wait()
+	if got := watch.ProcessState.ExitCode(); got != statusInterrupted {
+		t.Errorf("the watch ends with %d", got)
+	}
+}
