@@ -72,9 +72,8 @@ func (e *Elector) initUntil(ctx context.Context, id string, pair lead.Token, lim
 		rctx, cancel := context.WithTimeout(ctx, min(e.cfg.RequestTimeout, limit-now))
 		got, code, err := e.coords.init(rctx, id, pair, e.cfg.transactionTimeout())
 		cancel()
-		var known *Error
 		switch {
-		case errors.As(err, &known):
+		case hopeless(err):
 			return lead.NoToken, err
 		case err != nil:
 		case code == 0 && got.Valid():

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/internal/core/lead"
 	"github.com/ottla/ottla/kafka"
 )
@@ -139,12 +138,7 @@ func (c *campaign) attempt() (*Term, error) {
 
 // retries reports whether what failed may go better next time.
 func (c *campaign) retries(err error) bool {
-	for _, kind := range []error{ErrInvalidConfig, ErrAuthorization, ErrDuplicateMember, ErrClosed, cluster.ErrClosed} {
-		if errors.Is(err, kind) {
-			return false
-		}
-	}
-	return true
+	return !hopeless(err) && !errors.Is(err, ErrDuplicateMember)
 }
 
 // lost takes note of a race that another won: no mint before its lease was

@@ -26,16 +26,6 @@ const (
 // minInit is the first version of InitProducerId that takes a pair (KIP-360).
 const minInit = 3
 
-// errPin is a request that went out above its highest version.
-type pinError struct {
-	name      string
-	sent, max int16
-}
-
-func (e *pinError) Error() string {
-	return fmt.Sprintf("%s was sent in version %d by a client that must be capped at %d", e.name, e.sent, e.max)
-}
-
 // coordinators sends requests to the coordinators of transactional ids.
 type coordinators struct {
 	kafka   Kafka
@@ -101,9 +91,10 @@ func (c *coordinators) ask(ctx context.Context, id string, req kmsg.Request, pin
 	return resp, checkPin(resp, pin)
 }
 
+// checkPin finds out that the client below does not keep to a bound.
 func checkPin(resp kmsg.Response, pin int16) error {
 	if pin >= 0 && resp.GetVersion() > pin {
-		return &pinError{kmsg.NameForKey(resp.Key()), resp.GetVersion(), pin}
+		return invalid("%s was sent in version %d by a client that must be capped at %d", kmsg.NameForKey(resp.Key()), resp.GetVersion(), pin)
 	}
 	return nil
 }
@@ -152,6 +143,8 @@ func (c *coordinators) describe(ctx context.Context, id string) (lead.Epoch, err
 			return lead.Epoch{}, failed(ErrAdmin, id, "describe the transaction", kafka.CodeError(code, nil))
 		case err == nil:
 			last = kafka.CodeError(code, nil)
+		case hopeless(err):
+			return lead.Epoch{}, failed(ErrAdmin, id, "describe the transaction", err)
 		default:
 			last = err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/internal/core/lead"
 	"github.com/ottla/ottla/internal/core/retry"
 	"github.com/ottla/ottla/kafka"
@@ -97,6 +98,11 @@ func failed(kind error, role, op string, err error) error {
 // unauthorized names the right that is missing.
 func unauthorized(code int16, op, resource string) error {
 	return fmt.Errorf("%s needs %s: %w", op, resource, kafka.CodeError(code, nil))
+}
+
+// hopeless reports whether err stays as it is, however often one tries.
+func hopeless(err error) bool {
+	return errors.Is(err, cluster.ErrClosed) || errors.Is(err, ErrClosed) || errors.Is(err, ErrInvalidConfig) || errors.Is(err, ErrAuthorization)
 }
 
 // codeOf is the broker's code that err is about, 0 if none.

@@ -10,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/internal/core/lead"
 	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
@@ -100,12 +99,8 @@ func (f *follower) sync(ctx context.Context, p *partition) (at time.Duration, er
 
 // worthwhile reports whether reading may do better at another try.
 func worthwhile(err error) bool {
-	var known *Error
-	if errors.Is(err, cluster.ErrClosed) {
+	if hopeless(err) {
 		return false
-	}
-	if errors.As(err, &known) {
-		return known.Kind != ErrInvalidConfig && known.Kind != ErrAuthorization
 	}
 	code := codeOf(err)
 	return code == 0 || code == 1 || code == -1 || lead.React(code) == lead.Again || lead.React(code) == lead.Elsewhere

@@ -76,10 +76,9 @@ func (l *leaseWriter) run(ctx context.Context, rec leaseRecord, alive func() err
 			}
 		}
 		a, err := l.send(ctx, act, rec)
-		var pin *pinError
-		if errors.As(err, &pin) {
-			l.w.GiveUp(true)
-			return failed(ErrInvalidConfig, l.role, "", err)
+		if hopeless(err) {
+			l.w.GiveUp(kafka.MayHaveHappened(err))
+			return err
 		}
 		if err != nil {
 			a = lead.Answer{Code: lead.NoAnswer, Unsent: !kafka.MayHaveHappened(err)}
@@ -202,7 +201,7 @@ func (l *leaseWriter) produce(ctx context.Context, timeout time.Duration, act le
 	if err != nil {
 		return lead.Answer{}, &unsent{err}
 	}
-	out := outRecord{partition: l.partition, key: lead.Key{Kind: lead.KindLease, Role: l.role}.Append(nil), at: rec.from.Wall, txn: &l.role, timeout: timeout}
+	out := outRecord{topic: where.id, partition: l.partition, key: lead.Key{Kind: lead.KindLease, Role: l.role}.Append(nil), at: rec.from.Wall, txn: &l.role, timeout: timeout}
 	if !rec.clear {
 		out.value = lead.Grant(l.e.cfg.Member, act.Pair, rec.from.Wall, l.e.cfg.Lease).Append(nil)
 		out.headers = l.headers()
@@ -248,6 +247,8 @@ func (l *leaseWriter) burn(ctx context.Context) error {
 			if r := lead.React(code); r != lead.Again && r != lead.Elsewhere && r != lead.Unsure {
 				return err
 			}
+		case hopeless(err):
+			return err
 		}
 		l.e.coords.forget(l.role)
 		if serr := sleep(ctx, backoff(tries)); serr != nil {

@@ -76,6 +76,8 @@ func (r *registrar) deliver(ctx context.Context, p int32, key, value []byte) (ka
 		case code == 46: // DUPLICATE_SEQUENCE_NUMBER: it is there, the offset is not told
 			r.seq[p]++
 			return -1, nil
+		case hopeless(err):
+			return -1, err
 		case reaction == lead.Lost, reaction == lead.Gap, reaction == lead.Ask:
 			r.pair = lead.NoToken // the next try takes a new identity
 		case code != 0 && reaction == lead.Unsure && code != -1 && code != 7 && code != 20, reaction == lead.Configured:
@@ -99,7 +101,7 @@ func (r *registrar) try(ctx context.Context, p int32, wrong *layout, key, value 
 	if err != nil {
 		return -1, l, err
 	}
-	rec := outRecord{partition: p, key: key, value: value, at: r.cfg.now().Wall, timeout: r.cfg.RequestTimeout}
+	rec := outRecord{topic: l.id, partition: p, key: key, value: value, at: r.cfg.now().Wall, timeout: r.cfg.RequestTimeout}
 	resp, err := rec.send(ctx, r.kafka, node, record.Stamp{ProducerID: r.pair.ID, ProducerEpoch: r.pair.Epoch, BaseSequence: r.seq[p]})
 	if err != nil {
 		return -1, l, err
@@ -134,6 +136,7 @@ func (r *registrar) identify(ctx context.Context) error {
 
 // outRecord is one record on its way to a partition of the topic.
 type outRecord struct {
+	topic      kafka.TopicID
 	partition  int32
 	key, value []byte
 	headers    []kafka.Header
@@ -151,7 +154,7 @@ func (o outRecord) send(ctx context.Context, k Kafka, node kafka.NodeID, s recor
 	req := kmsg.NewPtrProduceRequest()
 	req.TransactionID, req.Acks, req.TimeoutMillis = o.txn, -1, int32(o.timeout.Milliseconds())
 	t := kmsg.NewProduceRequestTopic()
-	t.Topic = Topic
+	t.Topic, t.TopicID = Topic, o.topic
 	p := kmsg.NewProduceRequestTopicPartition()
 	p.Partition, p.Records = o.partition, wire
 	t.Partitions = append(t.Partitions, p)
@@ -162,8 +165,10 @@ func (o outRecord) send(ctx context.Context, k Kafka, node kafka.NodeID, s recor
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPin(resp, maxProduce); err != nil {
-		return nil, err
+	if o.txn != nil {
+		if err := checkPin(resp, maxProduce); err != nil {
+			return nil, err
+		}
 	}
 	r, ok := resp.(*kmsg.ProduceResponse)
 	if !ok || len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
