@@ -43,11 +43,17 @@ const (
 	ResetEarliest = Reset(fetch.ResetEarliest) // goes on at the first offset of the log
 	ResetLatest   = Reset(fetch.ResetLatest)   // goes on at the end of the log
 	ResetFail     = Reset(fetch.ResetFail)     // stops the partition with a *kafka.OutOfRangeError
+	ResetTime     = Reset(fetch.ResetTime)     // goes on at the first record of Config.ResetTime or later
+	ResetBack     = Reset(fetch.ResetBack)     // goes on at the first record that is at most Config.ResetBack old
+	// ResetBackFromLast goes back by Config.ResetBack from the time of the last
+	// record read, where the position is above the end of the log; where it fell
+	// behind retention it is nearest.
+	ResetBackFromLast = Reset(fetch.ResetBackFromLast)
 )
 
 // String is a name of the policy, or its number if there is none.
 func (r Reset) String() string {
-	if r < ResetNearest || r > ResetFail {
+	if r < ResetNearest || r > ResetBackFromLast {
 		return "reset policy " + strconv.Itoa(int(r))
 	}
 	return fetch.Reset(r).String()
@@ -71,6 +77,10 @@ func AtOffset(o kafka.Offset) Start { return Start{fetch.AtOffset(o)} }
 // end of the log if there is none. A time before 1970 is the first offset of the
 // log.
 func AtTime(t time.Time) Start { return Start{fetch.AtTime(kafka.TimestampOf(t))} }
+
+// Back starts at the first record that is at most d old, by the clock of the
+// caller as of this call, and at the end of the log if there is none.
+func Back(d time.Duration) Start { return AtTime(time.Now().Add(-d)) }
 
 // starts is the machine's form of starts.
 func starts(at map[kafka.TopicPartition]Start) map[kafka.TopicPartition]fetch.Start {
@@ -103,12 +113,14 @@ type Config struct {
 	// (fetch.max.wait.ms); 0 = 500 ms. There is one Fetch per broker at a time, so
 	// a partition that is added, resumed or sought meanwhile waits as long.
 	MaxWait           time.Duration
-	MinBytes          int32     // fetch.min.bytes; 0 = 1
-	MaxBytes          int32     // fetch.max.bytes: of one answer; 0 = 32 MiB
-	PartitionMaxBytes int32     // max.partition.fetch.bytes: of one partition in an answer; 0 = 1 MiB
-	Isolation         Isolation // isolation.level; zero = read committed
-	Reset             Reset     // auto.offset.reset, for positions outside of the log; zero = nearest
-	NoCRC             bool      // inverse of check.crcs
+	MinBytes          int32         // fetch.min.bytes; 0 = 1
+	MaxBytes          int32         // fetch.max.bytes: of one answer; 0 = 32 MiB
+	PartitionMaxBytes int32         // max.partition.fetch.bytes: of one partition in an answer; 0 = 1 MiB
+	Isolation         Isolation     // isolation.level; zero = read committed
+	Reset             Reset         // auto.offset.reset, for positions outside of the log; zero = nearest
+	ResetTime         time.Time     // of ResetTime
+	ResetBack         time.Duration // of ResetBack and ResetBackFromLast
+	NoCRC             bool          // inverse of check.crcs
 
 	// Rack is where the consumer stands (client.rack). With one, a leader may send
 	// it to a replica that is nearer (KIP-392); "" reads from leaders only.
@@ -180,6 +192,7 @@ func (c Config) withDefaults() (Config, error) {
 		orDefault(&c.MaxPollPartitionRecords, 0, "MaxPollPartitionRecords"),
 		orDefault(&c.Workers, runtime.GOMAXPROCS(0)-1, "Workers"),
 		orDefault(&c.UnknownTopicTimeout, 5*time.Second, "UnknownTopicTimeout"),
+		orDefault(&c.ResetBack, 0, "ResetBack"),
 	} {
 		if err != nil {
 			return c, err
@@ -192,8 +205,12 @@ func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Isolation != ReadCommitted && c.Isolation != ReadUncommitted:
 		return c, &configError{"Isolation", "is no level: " + c.Isolation.String()}
-	case c.Reset < ResetNearest || c.Reset > ResetFail:
+	case c.Reset < ResetNearest || c.Reset > ResetBackFromLast:
 		return c, &configError{"Reset", "is no policy: " + c.Reset.String()}
+	case (c.Reset == ResetTime) == c.ResetTime.IsZero():
+		return c, &configError{"ResetTime", "and Reset = ResetTime need each other"}
+	case (c.Reset == ResetBack || c.Reset == ResetBackFromLast) == (c.ResetBack == 0):
+		return c, &configError{"ResetBack", "and Reset = ResetBack or ResetBackFromLast need each other"}
 	case c.MaxWait > math.MaxInt32*time.Millisecond:
 		return c, &configError{"MaxWait", "is above 2^31-1 ms: " + c.MaxWait.String()}
 	}
@@ -208,6 +225,7 @@ func (c *Config) machine(replicaTime time.Duration) fetch.Config {
 	return fetch.Config{
 		MaxWait: c.MaxWait, MinBytes: c.MinBytes, MaxBytes: c.MaxBytes, PartitionMaxBytes: c.PartitionMaxBytes,
 		Budget: c.Budget, Isolation: fetch.Isolation(c.Isolation), Reset: fetch.Reset(c.Reset),
+		ResetTime: kafka.TimestampOf(c.ResetTime), ResetBack: c.ResetBack,
 		UnknownTimeout: c.UnknownTopicTimeout, RequestTimeout: listTimeout, Rack: c.Rack, ReplicaTime: replicaTime,
 		TurnRecords: c.MaxPollPartitionRecords,
 	}

@@ -14,6 +14,7 @@ import (
 // safe for concurrent use; polls take turns.
 type Consumer struct {
 	actor
+	lookups
 	turn    chan struct{} // capacity 1: held by the one that polls
 	decoder fetch.Decoder // guarded by turn
 }
@@ -33,7 +34,7 @@ func New(c *cluster.Cluster, cfg Config) (*Consumer, error) {
 		turn:    make(chan struct{}, 1),
 		decoder: fetch.Decoder{NoCRC: cfg.NoCRC, Limit: cfg.MaxBatchBytes},
 	}
-	n.ahead.c, n.buffers.reuse = &n.actor, cfg.ReuseBuffers
+	n.ahead.c, n.lookups.c, n.buffers.reuse = &n.actor, &n.actor, cfg.ReuseBuffers
 	n.tasks.Go(n.run)
 	if cfg.Group.ID != "" {
 		n.group = newMember(n)
@@ -162,6 +163,19 @@ func (c *Consumer) Pause(tps ...kafka.TopicPartition) { c.pause(tps, true) }
 
 // Resume lets paused partitions go on.
 func (c *Consumer) Resume(tps ...kafka.TopicPartition) { c.pause(tps, false) }
+
+// PauseTopics pauses all assigned partitions of topics. One that is assigned
+// later is not paused.
+func (c *Consumer) PauseTopics(topics ...string) { c.pause(c.assignedOf(topics), true) }
+
+// ResumeTopics lets all assigned partitions of topics go on.
+func (c *Consumer) ResumeTopics(topics ...string) { c.pause(c.assignedOf(topics), false) }
+
+func (c *actor) assignedOf(topics []string) []kafka.TopicPartition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(c.machine.Assigned(), func(tp kafka.TopicPartition) bool { return !slices.Contains(topics, tp.Topic) })
+}
 
 func (c *actor) pause(tps []kafka.TopicPartition, paused bool) {
 	c.do(func(m *fetch.Machine) {

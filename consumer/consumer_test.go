@@ -299,6 +299,30 @@ func TestF48APausedPartitionIsNeitherFetchedNorHandedOut(t *testing.T) {
 	})
 }
 
+// By topic, without a reset of the session, and seen in the list. Mutation:
+// assignedOf that gives all.
+func TestF48TopicsArePaused(t *testing.T) {
+	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 2, "u": 1}}, func(ctx context.Context, w *world) {
+		c := w.consumer(Config{})
+		assign(t, c, tp("t", 0), tp("t", 1), tp("u", 0))
+		c.PauseTopics("t", "no such topic")
+		if p := c.Paused(); len(p) != 2 || p[0] != tp("t", 0) || p[1] != tp("t", 1) {
+			t.Errorf("paused: %v", p)
+		}
+		w.produce("t", 0, "a")
+		w.produce("t", 1, "b")
+		w.produce("u", 0, "c")
+		r := newReader(t, c)
+		r.until(ctx, 1)
+		r.want(tp("u", 0), "c")
+		c.ResumeTopics("t")
+		if p := c.Paused(); len(p) != 0 {
+			t.Errorf("paused: %v", p)
+		}
+		r.until(ctx, 3)
+	})
+}
+
 func TestF50ATopicThatDoesNotExistYetIsWaitedFor(t *testing.T) {
 	inWorld(t, ottlatest.Config{}, func(ctx context.Context, w *world) {
 		c := w.consumer(Config{})

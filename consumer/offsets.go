@@ -17,6 +17,8 @@ import (
 const (
 	timeEnd       kafka.Timestamp = -1
 	timeBeginning kafka.Timestamp = -2
+
+	timeMaxTimestamp kafka.Timestamp = -3
 )
 
 // OffsetAt is an offset that was looked up by time.
@@ -26,27 +28,30 @@ type OffsetAt struct {
 	Epoch     kafka.LeaderEpoch // of the leader that appended it, kafka.NoEpoch if unknown
 }
 
+// lookups ask for offsets of partitions, assigned or not.
+type lookups struct{ c *actor }
+
 // Beginning asks for the first offset of partitions, assigned or not. The
 // leaders are asked at the same time, elections are waited for until ctx ends,
 // and a partition without an answer is absent from the result: the error then
 // holds a [*kafka.OpError] for it.
-func (c *Consumer) Beginning(ctx context.Context, tps ...kafka.TopicPartition) (map[kafka.TopicPartition]kafka.Offset, error) {
-	return c.ends(ctx, tps, timeBeginning)
+func (l *lookups) Beginning(ctx context.Context, tps ...kafka.TopicPartition) (map[kafka.TopicPartition]kafka.Offset, error) {
+	return l.ends(ctx, tps, timeBeginning)
 }
 
 // End asks for the end of partitions, assigned or not: the offset behind the
 // last record, or under [ReadCommitted] the last stable offset. It is otherwise
 // as Beginning.
-func (c *Consumer) End(ctx context.Context, tps ...kafka.TopicPartition) (map[kafka.TopicPartition]kafka.Offset, error) {
-	return c.ends(ctx, tps, timeEnd)
+func (l *lookups) End(ctx context.Context, tps ...kafka.TopicPartition) (map[kafka.TopicPartition]kafka.Offset, error) {
+	return l.ends(ctx, tps, timeEnd)
 }
 
-func (c *actor) ends(ctx context.Context, tps []kafka.TopicPartition, ts kafka.Timestamp) (map[kafka.TopicPartition]kafka.Offset, error) {
+func (l *lookups) ends(ctx context.Context, tps []kafka.TopicPartition, ts kafka.Timestamp) (map[kafka.TopicPartition]kafka.Offset, error) {
 	at := make(map[kafka.TopicPartition]kafka.Timestamp, len(tps))
 	for _, tp := range tps {
 		at[tp] = ts
 	}
-	found, err := c.listOffsets(ctx, at)
+	found, err := l.listOffsets(ctx, l.c.cluster, at)
 	out := make(map[kafka.TopicPartition]kafka.Offset, len(found))
 	for tp, o := range found {
 		out[tp] = o.Offset
@@ -57,17 +62,28 @@ func (c *actor) ends(ctx context.Context, tps []kafka.TopicPartition, ts kafka.T
 // OffsetsForTimes asks for the first record of each partition whose timestamp is
 // the given time or later. A partition without such a record is absent from the
 // result, which is no error. It is otherwise as Beginning.
-func (c *Consumer) OffsetsForTimes(ctx context.Context, times map[kafka.TopicPartition]time.Time) (map[kafka.TopicPartition]OffsetAt, error) {
+func (l *lookups) OffsetsForTimes(ctx context.Context, times map[kafka.TopicPartition]time.Time) (map[kafka.TopicPartition]OffsetAt, error) {
 	at := make(map[kafka.TopicPartition]kafka.Timestamp, len(times))
 	for tp, t := range times {
 		at[tp] = max(kafka.TimestampOf(t), 0)
 	}
-	return c.listOffsets(ctx, at)
+	return l.listOffsets(ctx, l.c.cluster, at)
+}
+
+// MaxTimestamp asks for the record with the highest timestamp of each partition
+// (KIP-734). An empty partition is absent from the result. A broker before Kafka
+// 3.0 cannot tell: [*kafka.VersionError]. It is otherwise as Beginning.
+func (l *lookups) MaxTimestamp(ctx context.Context, tps ...kafka.TopicPartition) (map[kafka.TopicPartition]OffsetAt, error) {
+	at := make(map[kafka.TopicPartition]kafka.Timestamp, len(tps))
+	for _, tp := range tps {
+		at[tp] = timeMaxTimestamp
+	}
+	return l.listOffsets(ctx, cluster.Within(l.c.cluster, 7, -1), at)
 }
 
 // listOffsets asks for an offset of each partition.
-func (c *actor) listOffsets(ctx context.Context, at map[kafka.TopicPartition]kafka.Timestamp) (map[kafka.TopicPartition]OffsetAt, error) {
-	if err := c.ready(ctx); err != nil {
+func (l *lookups) listOffsets(ctx context.Context, via kmsg.Requestor, at map[kafka.TopicPartition]kafka.Timestamp) (map[kafka.TopicPartition]OffsetAt, error) {
+	if err := l.c.ready(ctx); err != nil {
 		return nil, err
 	}
 	if len(at) == 0 {
@@ -78,11 +94,11 @@ func (c *actor) listOffsets(ctx context.Context, at map[kafka.TopicPartition]kaf
 		tps = append(tps, tp)
 	}
 	slices.SortFunc(tps, kafka.TopicPartition.Compare)
-	req := fetch.NewListOffsets(fetch.Isolation(c.cfg.Isolation), listTimeout)
+	req := fetch.NewListOffsets(fetch.Isolation(l.c.cfg.Isolation), listTimeout)
 	for _, tp := range tps {
 		fetch.AddListOffsets(req, tp, kafka.NoEpoch, at[tp])
 	}
-	resp, err := c.cluster.Request(ctx, req)
+	resp, err := via.Request(ctx, req)
 	r, ok := resp.(*kmsg.ListOffsetsResponse)
 	if !ok || r == nil {
 		return nil, err

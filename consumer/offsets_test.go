@@ -1,13 +1,17 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/internal/memnet"
 	"github.com/ottla/ottla/internal/sim"
 	"github.com/ottla/ottla/kafka"
 )
@@ -62,5 +66,54 @@ func TestF39ACodeBesideAnOffsetIsAnError(t *testing.T) {
 	var op *kafka.OpError
 	if err := errors.Join(errs...); !errors.As(err, &op) || op.Partition != 1 || !errors.Is(err, kerr.TopicAuthorizationFailed) {
 		t.Errorf("%v", err)
+	}
+}
+
+// F39: the record with the highest timestamp is asked for by -3, at versions that
+// know it. Mutation: no bound on the version.
+func TestF39TheHighestTimestamp(t *testing.T) {
+	for _, high := range []int16{6, 8} {
+		synctest.Test(t, func(t *testing.T) {
+			n := memnet.New(1)
+			ln, err := n.Listen("b1:9092")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := sim.New(t, ln)
+			s.SetTopic("t", 1)
+			s.Broker(1).SetVersions(2, 1, high)
+			c, err := cluster.Connect(t.Context(), cluster.Config{Bootstrap: s.Seeds(), Dial: n.Dial})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			s.Broker(1).Handle(2, func(r *sim.Request) sim.Answer {
+				q := r.Req.(*kmsg.ListOffsetsRequest).Topics[0].Partitions[0]
+				resp := r.Response().(*kmsg.ListOffsetsResponse)
+				rt, rp := kmsg.NewListOffsetsResponseTopic(), kmsg.NewListOffsetsResponseTopicPartition()
+				rt.Topic = "t"
+				if q.Timestamp == -3 {
+					rp.Offset, rp.Timestamp = 7, 9000
+				}
+				rt.Partitions = append(rt.Partitions, rp)
+				resp.Topics = append(resp.Topics, rt)
+				return sim.Reply(resp)
+			})
+			cons, err := New(c, Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cons.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			got, err := cons.MaxTimestamp(ctx, tp("t", 0))
+			var version *kafka.VersionError
+			switch {
+			case high < 7 && !errors.As(err, &version):
+				t.Errorf("an old broker: %v, %v", got, err)
+			case high >= 7 && (err != nil || got[tp("t", 0)].Offset != 7 || got[tp("t", 0)].Timestamp != 9000):
+				t.Errorf("%v, %v", got, err)
+			}
+		})
 	}
 }

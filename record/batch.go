@@ -93,6 +93,16 @@ func Next(data []byte) (b Batch, rest []byte, err error) {
 	return b, rest, nil
 }
 
+// SizeOf is the size in bytes of the first batch in data as it says itself, also
+// of one that is cut off; 0 if too little of it is there, or if it is only what a
+// broker fills an answer up with.
+func SizeOf(data []byte) int64 {
+	if len(data) < lengthEnd || int64(binary.BigEndian.Uint64(data)) < 0 {
+		return 0
+	}
+	return max(int64(int32(binary.BigEndian.Uint32(data[posLength:]))), 0) + lengthEnd
+}
+
 func headerError(data []byte, what string) error {
 	base := kafka.Offset(binary.BigEndian.Uint64(data[posBaseOffset:]))
 	return &CorruptError{Base: base, Next: -1, What: what}

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 
 	"github.com/ottla/ottla/kafka"
@@ -59,5 +60,20 @@ func TestZeroAndNilArguments(t *testing.T) {
 	}
 	if batch, rest, err := Next(nil); !batch.IsZero() || rest != nil || err != nil {
 		t.Errorf("no bytes are %v, %v, %v", batch, rest, err)
+	}
+}
+
+// A batch that is cut off says how large it is; filler and a few bytes do not.
+func TestF17SizeOfABatchThatIsCutOff(t *testing.T) {
+	wire := make([]byte, 20)
+	binary.BigEndian.PutUint32(wire[8:], 1000)
+	filler := bytes.Repeat([]byte{0xff}, 8)
+	for want, data := range map[int64][]byte{1012: wire[:12], 0: wire[:11]} {
+		if got := SizeOf(data); got != want {
+			t.Errorf("%d bytes: size %d, want %d", len(data), got, want)
+		}
+	}
+	if got := SizeOf(append(filler, wire[8:]...)); got != 0 {
+		t.Errorf("filler: size %d", got)
 	}
 }

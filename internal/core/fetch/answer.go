@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -180,23 +181,54 @@ func (a *answer) partition(p *part, rp *kmsg.FetchResponseTopicPartition) {
 		a.moved = true // it is asked next
 	}
 	if p.next > before || w.stopped {
-		p.attempt, p.limit = 0, 0
+		p.attempt, p.limit, p.short = 0, 0, 0
 		a.moved = true
-	} else if len(rp.RecordBatches) > 0 {
-		p.raiseLimit(&m.cfg)
-		m.backOff(a.now, p)
+	} else if len(rp.RecordBatches) > 0 || a.resp.Version < 3 && p.next < p.log.HighWatermark {
+		a.tooLittle(p, w.cut)
 		a.moved = true // the partition has its own backoff
 	}
 	p.settle()
 	m.shelf.enlist(p)
 }
 
-// raiseLimit is for data that moves nothing on, such as a cut first batch: a
-// higher limit may help (F17).
-func (p *part) raiseLimit(c *Config) {
-	limit := max(p.limit, c.PartitionMaxBytes)
-	p.limit = int32(min(2*int64(limit), int64(max(c.MaxBytes, c.PartitionMaxBytes))))
+// tooLittle is for data that moves nothing on: the limit cut the first batch, or,
+// before Fetch 3, left nothing of it. The next fetch has the limit that the batch
+// asks for, or twice the last one (F17). A batch that does not come with the
+// highest stops the partition.
+func (a *answer) tooLittle(p *part, cut []byte) {
+	c := &a.m.cfg
+	limit, highest := int64(max(p.limit, c.PartitionMaxBytes)), int64(max(c.MaxBytes, c.PartitionMaxBytes))
+	next := min(2*limit, highest)
+	if size := record.SizeOf(cut); size > limit {
+		next = min(size, max(highest, maxCutSize))
+	}
+	if p.limit = int32(next); next > limit {
+		a.m.backOff(a.now, p)
+		return
+	}
+	if p.short++; p.short < cutPatience {
+		a.m.backOff(a.now, p)
+		return
+	}
+	a.m.stop(p, "fetch", &kafka.UnreadableError{
+		TopicPartition: p.tp, Offset: p.next, Next: p.next + 1,
+		Err: &overLimitError{limit: next},
+	})
 }
+
+const (
+	maxCutSize  = 256 << 20 // the limit that a batch's own length may raise a fetch to
+	cutPatience = 5
+)
+
+// overLimitError is the reason why a batch does not come.
+type overLimitError struct{ limit int64 }
+
+func (e *overLimitError) Error() string {
+	return fmt.Sprintf("the broker sends no whole batch with a limit of %d bytes; a higher Config.MaxBytes may help", e.limit)
+}
+
+func (*overLimitError) MayHaveHappened() bool { return false }
 
 // corrupt reacts to a broker that finds its own log damaged.
 func (a *answer) corrupt(p *part) {

@@ -43,11 +43,20 @@ const (
 	ResetEarliest       // the first offset of the log
 	ResetLatest         // the end of the log
 	ResetFail           // stop the partition with a [*kafka.OutOfRangeError]
+	ResetTime           // the first record of Config.ResetTime or later
+	ResetBack           // the first record of Config.ResetBack before now, or later
+	// ResetBackFromLast goes back by Config.ResetBack from the time of the last
+	// record that was handed out, if the position is above the end of the log, and
+	// is nearest otherwise.
+	ResetBackFromLast
 )
+
+// byTime reports whether the policy looks for a time at once.
+func (r Reset) byTime() bool { return r == ResetTime || r == ResetBack }
 
 // String is the policy's name.
 func (r Reset) String() string {
-	return [...]string{"nearest", "earliest", "latest", "fail"}[r]
+	return [...]string{"nearest", "earliest", "latest", "fail", "time", "back", "back from last"}[r]
 }
 
 // Special timestamps of ListOffsets.
@@ -125,7 +134,7 @@ func (s Start) timestamp() (ts kafka.Timestamp, ok bool) {
 }
 
 // Config is what a Machine is made with. Every field must be set but
-// TurnRecords, Rack, ReplicaTime and Retry.
+// ResetTime and ResetBack where Reset does not need them, // TurnRecords, Rack, ReplicaTime and Retry.
 type Config struct {
 	MaxWait           time.Duration // fetch.max.wait.ms
 	MinBytes          int32         // fetch.min.bytes
@@ -134,6 +143,8 @@ type Config struct {
 	Budget            int64         // bytes that may wait to be handed out, and be on their way
 	Isolation         Isolation     // isolation.level
 	Reset             Reset         // auto.offset.reset
+	ResetTime         kafka.Timestamp
+	ResetBack         time.Duration
 	UnknownTimeout    time.Duration // how long a topic once seen may be unknown to a broker
 	RequestTimeout    time.Duration // request.timeout.ms, told to brokers in ListOffsets
 	TurnRecords       int           // of one partition in a turn of polling; 0 = no bound

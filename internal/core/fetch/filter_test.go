@@ -222,30 +222,89 @@ func TestF16ACutLastBatchEndsTheDataSilently(t *testing.T) {
 	}
 }
 
-func TestF17AFragmentAloneRaisesThePartitionsLimitAndPaces(t *testing.T) {
-	r := reading(t, testConfig(), 0)
-	first := take[*FetchAction](r)
-	if got := first.Req.Topics[0].Partitions[0].PartitionMaxBytes; got != 1<<20 {
-		t.Fatalf("first limit %d", got)
+// nextLimit is the limit of the next fetch, which waits for its backoff.
+func (r *rig) nextLimit() int32 {
+	r.t.Helper()
+	if _, ok := maybe[*FetchAction](r); ok {
+		r.t.Fatal("asked again at once for a batch that does not fit")
 	}
-	r.out = append(r.out, first)
-	want := int32(1 << 20)
-	for range 8 {
-		r.answer("t", partAnswer{hw: 10, lso: 10, data: data(0, 9).build()[:40]})
-		if _, ok := maybe[*FetchAction](r); ok {
-			t.Fatal("asked again at once for a batch that does not fit")
-		}
-		r.wait()
-		a := take[*FetchAction](r)
-		want = min(2*want, 32<<20)
-		if got := a.Req.Topics[0].Partitions[0].PartitionMaxBytes; got != want {
+	r.waitFetch()
+	a := take[*FetchAction](r)
+	r.out = append(r.out, a)
+	return a.Req.Topics[0].Partitions[0].PartitionMaxBytes
+}
+
+// A fragment that does not say how large its batch is doubles the limit up to
+// that of the answer, and at last the user is told. Mutations: no doubling, no
+// backoff, no end.
+func TestF17B130AFragmentAloneRaisesThePartitionsLimit(t *testing.T) {
+	r := reading(t, testConfig(), 0)
+	fragment := partAnswer{hw: 10, lso: 10, data: data(0, 9).build()[:7]}
+	for want := int32(2 << 20); want < 32<<20; want *= 2 {
+		r.answer("t", fragment)
+		if got := r.nextLimit(); got != want {
 			t.Fatalf("limit %d, want %d", got, want)
 		}
-		r.out = append(r.out, a)
 	}
+	r.answer("t", fragment)
+	for range cutPatience {
+		if got := r.nextLimit(); got != 32<<20 {
+			t.Fatalf("limit %d", got)
+		}
+		if err := r.err(); err != nil {
+			t.Fatal(err)
+		}
+		r.answer("t", fragment)
+	}
+	if e := asError[*kafka.UnreadableError](t, r.err()); e.Offset != 0 {
+		t.Errorf("%v", e)
+	}
+	if _, ok := maybe[*FetchAction](r); ok {
+		t.Error("it spins on")
+	}
+
+	r = reading(t, testConfig(), 0)
+	r.answer("t", fragment)
+	r.nextLimit()
 	r.answer("t", partAnswer{hw: 10, lso: 10, data: batches(data(0, 9))})
-	a := take[*FetchAction](r)
-	if got := a.Req.Topics[0].Partitions[0].PartitionMaxBytes; got != 1<<20 {
+	if got := take[*FetchAction](r).Req.Topics[0].Partitions[0].PartitionMaxBytes; got != 1<<20 {
 		t.Fatalf("limit %d after progress, want the configured one", got)
+	}
+}
+
+// A fragment that does say it is asked for as it is, also beyond the limit of the
+// answer. Mutation: no look at the length.
+func TestF17B130AFragmentSaysHowMuchToAskFor(t *testing.T) {
+	for _, size := range []int{5 << 20, 40 << 20} {
+		r := reading(t, testConfig(), 3)
+		big := spec{base: 3, last: 3, size: size}.build()
+		r.answer("t", partAnswer{hw: 10, lso: 10, data: append(data(0, 2).build(), big[:1<<20]...)}) // behind one from before the position
+		if got := r.nextLimit(); int(got) != len(big) {
+			t.Fatalf("limit %d, want %d", got, len(big))
+		}
+		r.answer("t", partAnswer{hw: 10, lso: 10, data: big})
+		wantOffsets(t, r.offsets(), 3)
+	}
+}
+
+// Before Fetch 3 a batch above the limit leaves nothing at all. Later versions
+// leave answers empty for other reasons. Mutations: only fragments count; every
+// empty answer counts.
+func TestF17NothingBelowTheHighWatermarkAtOldVersions(t *testing.T) {
+	for version, want := range map[int16]int32{2: 2 << 20, 3: 1 << 20} {
+		r := newRig(t, testConfig())
+		r.m.Assign(map[kafka.TopicPartition]Start{tp0: AtOffset(0)})
+		r.step()
+		byName := info("t", 1)
+		byName.ID = kafka.TopicID{}
+		r.m.OnTopic(r.now, "t", byName)
+		r.step()
+		resp := fetchAnswer("t", partAnswer{hw: 10, lso: -1})
+		resp.Version, resp.Topics[0].Topic = version, "t"
+		r.m.OnFetch(r.now, take[*FetchAction](r).ID, resp, nil)
+		r.step()
+		if got := r.nextLimit(); got != want {
+			t.Errorf("version %d: limit %d, want %d", version, got, want)
+		}
 	}
 }

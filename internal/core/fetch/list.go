@@ -149,7 +149,7 @@ func (a *listAnswer) partition(p *part, rp *kmsg.ListOffsetsResponseTopicPartiti
 func (a *listAnswer) reset(p *part, o kafka.Offset) {
 	m, policy, old := a.m, a.m.cfg.Reset, p.next
 	if p.list.ts == timeEarliest {
-		if policy == ResetEarliest || policy == ResetNearest && old < o {
+		if policy == ResetEarliest || old < o && policy != ResetFail {
 			a.move(p, o, &kafka.OutOfRangeError{TopicPartition: p.tp, Position: old, Start: o, End: -1})
 			return
 		}
@@ -158,17 +158,27 @@ func (a *listAnswer) reset(p *part, o kafka.Offset) {
 	}
 	oor := &kafka.OutOfRangeError{TopicPartition: p.tp, Position: old, Start: p.list.first, End: o}
 	switch {
-	case policy == ResetLatest:
+	case policy == ResetLatest || policy.byTime():
 		a.move(p, o, oor)
+	case p.list.ts >= 0 || p.list.sought: // back from the last record
+		a.lose(p, o, oor)
 	case old >= p.list.first && old <= o: // in range after all: the broker lags behind
 		p.state = stateReading
 		m.backOff(a.now, p)
-	case policy == ResetNearest:
-		a.move(p, o, oor)
-		m.news.report(p, "fetch", &kafka.DataLossError{TopicPartition: p.tp, Position: old, Remaining: o})
+	case policy == ResetBackFromLast && p.lastTime > 0:
+		p.list.ts, p.list.sought = max(p.lastTime-kafka.Timestamp(m.cfg.ResetBack.Milliseconds()), 0), true
+	case policy == ResetNearest || policy == ResetBackFromLast:
+		a.lose(p, o, oor)
 	default:
 		m.fail(p, "fetch", oor)
 	}
+}
+
+// lose moves a position that was above the end of the log.
+func (a *listAnswer) lose(p *part, to kafka.Offset, reason error) {
+	old := p.next
+	a.move(p, to, reason)
+	a.m.news.report(p, "fetch", &kafka.DataLossError{TopicPartition: p.tp, Position: old, Remaining: to})
 }
 
 // move moves the position by policy.
@@ -195,7 +205,7 @@ func (m *Machine) onCode(now time.Time, p *part, op string, code int16) {
 		case p.tail != kafka.NoEpoch && p.vetting.passed != p.next: // epochs tell better than ends (F33)
 			p.vetting = vetting{wanted: true, drained: true, passed: -1}
 		default:
-			p.startReset(m.cfg.Reset)
+			p.startReset(now, &m.cfg)
 		}
 	case retry.Retry, retry.ResetSession:
 		m.backOff(now, p)

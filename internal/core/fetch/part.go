@@ -21,6 +21,8 @@ type listing struct {
 	reset bool            // the position was out of range; otherwise it is a start
 	ts    kafka.Timestamp // what to ask next
 	first kafka.Offset    // reset: the log's first offset, once known, else -1
+
+	sought bool // reset: a time was asked for, back from the last record
 }
 
 // ask remembers under which request and generation a partition was asked for.
@@ -80,12 +82,13 @@ func ledBy(leader kafka.NodeID, epoch kafka.LeaderEpoch) lead {
 
 // stock is what was fetched of a partition.
 type stock struct {
-	queue    []chunk  // not taken yet, in offset order
-	buffered int64    // bytes of queue
-	lent     bool     // a batch was taken and not yet delivered
-	held     int      // batches that were delivered and have perhaps not reached the user
-	owes     bool     // the user has something of it that is not finished
-	done     Progress // where that begins, if owes
+	queue    []chunk         // not taken yet, in offset order
+	buffered int64           // bytes of queue
+	lent     bool            // a batch was taken and not yet delivered
+	held     int             // batches that were delivered and have perhaps not reached the user
+	lastTime kafka.Timestamp // of the last batch that was handed out
+	owes     bool            // the user has something of it that is not finished
+	done     Progress        // where that begins, if owes
 	inRing   bool
 	turn     uint64 // the last one in which something was taken
 	given    int    // records taken in it
@@ -96,6 +99,7 @@ type patience struct {
 	attempt int       // failures in a row
 	retryAt time.Time // nothing is asked before
 	unknown time.Time // since when the broker does not know the partition
+	short   int       // answers in a row that held less than a batch, at the highest limit
 }
 
 // Log is what Fetch answers say of a partition's log. Offsets are -1 where they
@@ -167,11 +171,16 @@ func (p *part) invalidate() {
 
 // startReset begins to look for a place to go on, as the broker says that the
 // position is outside of the log.
-func (p *part) startReset(policy Reset) {
+func (p *part) startReset(now time.Time, c *Config) {
 	p.state = stateListing
 	p.list = listing{reset: true, ts: timeEarliest, first: -1}
-	if policy == ResetLatest {
+	switch c.Reset {
+	case ResetLatest:
 		p.list.ts = timeLatest
+	case ResetTime:
+		p.list.ts = max(c.ResetTime, 0)
+	case ResetBack:
+		p.list.ts = max(kafka.TimestampOf(now.Add(-c.ResetBack)), 0)
 	}
 	p.invalidate()
 }

@@ -1,6 +1,8 @@
 package fetch
 
 import (
+	"encoding/binary"
+	"errors"
 	"testing"
 	"time"
 
@@ -433,5 +435,61 @@ func TestF50APartitionThatItsBrokerDoesNotKnowStopsInBoundedTime(t *testing.T) {
 			t.Errorf("%v", op)
 		}
 		r.stopped()
+	}
+}
+
+// Mutations: a policy that takes the log start or end instead; the time of the
+// last record forgotten; back from the last record below the log start.
+func TestF30F32ResetsByTime(t *testing.T) {
+	day := 24 * time.Hour
+	for name, c := range map[string]struct {
+		reset   Reset
+		answers []kafka.Offset // to the questions in turn
+		asked   []int64        // timestamps; a last one of -9 is the clock's minus a day
+		want    kafka.Offset
+		loss    bool
+	}{
+		"time":                        {ResetTime, []kafka.Offset{40}, []int64{5000}, 40, false},
+		"time, none that young":       {ResetTime, []kafka.Offset{-1, 90}, []int64{5000, -1}, 90, false},
+		"back":                        {ResetBack, []kafka.Offset{41}, []int64{-9}, 41, false},
+		"from last, above the end":    {ResetBackFromLast, []kafka.Offset{10, 30, 25}, []int64{-2, -1, 3_600_000}, 25, true},
+		"from last, nothing there":    {ResetBackFromLast, []kafka.Offset{10, 30, -1, 30}, []int64{-2, -1, 3_600_000, -1}, 30, true},
+		"from last, below the start":  {ResetBackFromLast, []kafka.Offset{80}, []int64{-2}, 80, false},
+		"from last, in range":         {ResetBackFromLast, []kafka.Offset{10, 70}, []int64{-2, -1}, 55, false},
+		"nearest, for the comparison": {ResetNearest, []kafka.Offset{10, 30}, []int64{-2, -1}, 30, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig()
+			cfg.Reset, cfg.ResetTime, cfg.ResetBack = c.reset, 5000, day
+			r := reading(t, cfg, 50)
+			b := spec{base: 50, last: 54}
+			wire := b.build()
+			binary.BigEndian.PutUint64(wire[35:], uint64(day.Milliseconds()+3_600_000)) // the highest timestamp
+			binary.BigEndian.PutUint32(wire[12:], 0xffffffff)                           // no epoch to compare
+			reseal(wire)
+			r.answer("t", partAnswer{hw: 60, lso: 60, data: wire})
+			wantOffsets(t, r.offsets(), 50, 51, 52, 53, 54)
+			r.answer("t", partAnswer{code: 1})
+			for i, o := range c.answers {
+				want := c.asked[i]
+				if want == -9 {
+					want = r.now.Add(-day).UnixMilli()
+				}
+				if got := r.listed(o, 0).Timestamp; got != want {
+					t.Fatalf("question %d is for %d, want %d", i, got, want)
+				}
+			}
+			if got := r.position(tp0); got != c.want {
+				t.Errorf("position %d, want %d", got, c.want)
+			}
+			n := r.m.News()
+			var loss *kafka.DataLossError
+			if errors.As(n.Err, &loss) != c.loss {
+				t.Errorf("%v", n.Err)
+			}
+			if moved := c.want != 55; moved != (len(n.Resets) == 1) {
+				t.Errorf("%+v", n.Resets)
+			}
+		})
 	}
 }

@@ -82,6 +82,7 @@ func (m *Machine) Deliver(l Loan) bool {
 		return false
 	}
 	p.held++
+	p.lastTime = l.Batch.MaxTimestamp()
 	m.owe(p, Progress{p.position, p.last})
 	m.shelf.passTo(p, Progress{l.next, l.epoch})
 	return true
@@ -143,6 +144,9 @@ func (m *Machine) Return(l Loan, from, done kafka.Offset) {
 		m.owe(p, l.progress(done))
 	}
 	at := l.progress(from)
+	if from > l.From {
+		p.lastTime = l.Batch.MaxTimestamp()
+	}
 	if from >= l.next || p.state == stateFailed { // of the rest only the position can tell
 		m.shelf.give(l)
 		m.shelf.passTo(p, at)

@@ -19,7 +19,8 @@ type walk struct {
 	cursor  kafka.Offset      // where the next batch is expected
 	epoch   kafka.LeaderEpoch // of the last batch before cursor
 	aborted aborted
-	stopped bool // a batch that cannot be read ended the walk
+	stopped bool   // a batch that cannot be read ended the walk
+	cut     []byte // what is there of a batch that was cut off
 }
 
 func (w *walk) batches(rp *kmsg.FetchResponseTopicPartition) {
@@ -37,6 +38,7 @@ func (w *walk) batches(rp *kmsg.FetchResponseTopicPartition) {
 			return
 		}
 		if b.IsZero() { // cut off by the byte limit (F16)
+			w.cut = data
 			return
 		}
 		if stable >= 0 && b.LastOffset() >= stable { // F12
