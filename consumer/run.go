@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ottla/ottla/cluster"
@@ -114,7 +114,7 @@ func (m *member) runWith(ctx context.Context, do func(ctx context.Context, r *ru
 	if again {
 		return errRunsAlready
 	}
-	r := &runner{c: c, m: m, cfg: c.cfg.Group.Run, do: do, lanes: map[kafka.TopicPartition]*lane{}, seed: maphash.MakeSeed()}
+	r := &runner{c: c, m: m, cfg: c.cfg.Group.Run, do: do, lanes: map[kafka.TopicPartition]*lane{}}
 	if r.cfg.Workers > 0 {
 		r.slots = make(chan struct{}, r.cfg.Workers)
 	}
@@ -138,7 +138,6 @@ type runner struct {
 	cfg   RunConfig
 	do    func(ctx context.Context, r *runner, j *job) error
 	slots chan struct{} // nil = no bound
-	seed  maphash.Seed
 
 	ctx  context.Context // ends with Run, or the first failure for good
 	stop context.CancelCauseFunc
@@ -360,33 +359,45 @@ func (r *runner) records(ctx context.Context, j *job, handle func(ctx context.Co
 		}
 		return nil
 	}
-	return r.byKey(ctx, j, one)
+	return r.byKey(j, one)
 }
 
-// byKey handles the records of a batch with several workers, those of one key
-// by the same one.
-func (r *runner) byKey(_ context.Context, j *job, one func(kafka.Record) error) error {
-	queues := make([][]kafka.Record, r.cfg.KeyWorkers)
+// byKey handles the records of a batch with several workers, those of one key in
+// order.
+func (r *runner) byKey(j *job, one func(kafka.Record) error) error {
+	at := map[string]int{}
+	var keys [][]kafka.Record
 	for _, rec := range j.batch.Records() {
-		w := int(maphash.Bytes(r.seed, rec.Key) % uint64(len(queues)))
-		queues[w] = append(queues[w], rec)
-	}
-	results := make(chan error, len(queues))
-	for _, q := range queues {
-		work := func(context.Context) error {
-			var err error
-			for i := 0; i < len(q) && err == nil; i++ {
-				err = one(q[i])
-			}
-			results <- err
-			return nil
+		i, ok := at[string(rec.Key)]
+		if !ok {
+			i = len(keys)
+			at[string(rec.Key)] = i
+			keys = append(keys, nil)
 		}
-		if !r.m.outside.Go(work) {
+		keys[i] = append(keys[i], rec)
+	}
+	var next atomic.Int64
+	work := func() (err error) {
+		for err == nil {
+			i := int(next.Add(1)) - 1
+			if i >= len(keys) {
+				return nil
+			}
+			for k := 0; k < len(keys[i]) && err == nil; k++ {
+				err = one(keys[i][k])
+			}
+		}
+		return err
+	}
+	workers := min(r.cfg.KeyWorkers, len(keys))
+	results := make(chan error, workers)
+	for range workers {
+		if !r.m.outside.Go(func(context.Context) error { results <- work(); return nil }) {
 			results <- cluster.ErrClosed
 		}
 	}
 	var first error
-	for range queues {
+	for range workers {
 		if err := <-results; first == nil {
 			first = err
 		}

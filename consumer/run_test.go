@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/ottlatest"
+	"github.com/ottla/ottla/producer"
 )
 
 var errHandler = errors.New("no luck")
@@ -20,7 +19,7 @@ var errHandler = errors.New("no luck")
 // inRun runs f with a topic of two partitions.
 func inRun(t *testing.T, f func(ctx context.Context, w *world)) {
 	t.Helper()
-	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 2, "dead": 1}}, f)
+	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 2, "one": 1}}, f)
 }
 
 func TestG39RunHandlesEachPartitionInOrderAndCommitsWhatReturnedNil(t *testing.T) {
@@ -175,15 +174,19 @@ func TestG39APanicIsAnErrorWithItsStackAndTheMemberLeaves(t *testing.T) {
 
 func TestG33G39RecordsOfOneKeyAreInOrderAndTheWatermarkIsTheLowestUnfinished(t *testing.T) {
 	inRun(t, func(ctx context.Context, w *world) {
-		cl := w.peer(kgo.ProducerLinger(time.Second)) // one batch
-		defer cl.Close()
-		for i := range 60 {
-			cl.Produce(ctx, &kgo.Record{Topic: "t", Key: []byte{byte(i % 6)}, Value: []byte{byte(i)}}, nil)
-		}
-		if err := cl.Flush(ctx); err != nil {
+		prod, err := producer.New(w.c, producer.Config{Linger: time.Second})
+		if err != nil {
 			t.Fatal(err)
 		}
-		c := w.member(GroupConfig{Run: RunConfig{KeyWorkers: 6}, CommitInterval: 100 * time.Millisecond})
+		defer prod.Close()
+		var rs []kafka.Record
+		for i := range 60 {
+			rs = append(rs, kafka.Record{Topic: "one", Key: []byte{byte(i % 6)}, Value: []byte{byte(i)}})
+		}
+		if _, err := prod.Send(ctx, rs...); err != nil { // one batch
+			t.Fatal(err)
+		}
+		c := w.member(GroupConfig{Topics: []string{"one"}, Run: RunConfig{KeyWorkers: 6}, CommitInterval: 100 * time.Millisecond})
 		end, cancel := context.WithCancel(ctx)
 		var mu sync.Mutex
 		last, done := map[byte]int{}, 0
@@ -196,12 +199,12 @@ func TestG33G39RecordsOfOneKeyAreInOrderAndTheWatermarkIsTheLowestUnfinished(t *
 			if n != 60-10 {
 				t.Errorf("%d records were handled beside a stuck key", n)
 			}
-			if o := w.committed(c, tp("t", 0)); o > 1 {
+			if o := w.committed(c, tp("one", 0)); o > 1 {
 				t.Errorf("committed %d above a record that is not finished", o)
 			}
 			close(stuck)
 		}()
-		err := c.RunRecords(end, func(_ context.Context, r kafka.Record) error {
+		err = c.RunRecords(end, func(_ context.Context, r kafka.Record) error {
 			key, n := r.Key[0], int(r.Value[0])
 			if key == 1 {
 				<-stuck
@@ -221,7 +224,7 @@ func TestG33G39RecordsOfOneKeyAreInOrderAndTheWatermarkIsTheLowestUnfinished(t *
 			t.Fatal(err)
 		}
 		probe := w.member(GroupConfig{})
-		if o := w.committed(probe, tp("t", 0)); o != 60 {
+		if o := w.committed(probe, tp("one", 0)); o != 60 {
 			t.Errorf("committed %d", o)
 		}
 	})

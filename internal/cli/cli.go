@@ -152,6 +152,7 @@ func (a *app) commands() []*cobra.Command {
 		brokersCommand(a),
 		topicsCommand(a),
 		offsetsCommand(a),
+		groupsCommand(a),
 		leadCommand(a),
 		leaderCommand(a),
 		watchdogCommand(),

@@ -23,6 +23,7 @@ type consumeFlags struct {
 	isolation  string
 	format     string
 	json       bool
+	groupFlags
 }
 
 func consumeCommand(a *app) *cobra.Command {
@@ -33,7 +34,7 @@ func consumeCommand(a *app) *cobra.Command {
 		Long: "Print the records of topics, from the start unless -o says otherwise, and go on until a signal.\n\n" +
 			"FORMAT has kcat's letters: %t topic, %p partition, %o offset, %k key, %s value, %K and %S their lengths (-1 for\n" +
 			"null), %T timestamp in ms, %h headers, %% a percent sign; and the escapes \\t \\n \\r \\\\ \\xNN.",
-		Example: "  ottla consume events -e\n  ottla consume events -o -5 -e -f '%p %o %k %s\\n'",
+		Example: "  ottla consume events -o -5 -e -f '%p %o %k %s\\n'\n  ottla consume events -g report -e",
 		Args:    atLeast("TOPIC"),
 		RunE: func(cmd *cobra.Command, topics []string) error {
 			if f.json && cmd.Flags().Changed("format") {
@@ -43,7 +44,15 @@ func consumeCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withCluster(func(ctx context.Context, c *client) error { return a.consume(ctx, c, topics, sel) })
+			if err := f.check(sel); err != nil {
+				return err
+			}
+			return a.withCluster(func(ctx context.Context, c *client) error {
+				if f.group != "" {
+					return a.consumeGroup(ctx, c, topics, sel, &f.groupFlags)
+				}
+				return a.consume(ctx, c, topics, sel)
+			})
 		},
 	}
 	fs := cmd.Flags()
@@ -52,6 +61,8 @@ func consumeCommand(a *app) *cobra.Command {
 	fs.BoolVarP(&f.toEnd, "exit", "e", false, "stop at the end as it is at the start (read committed: the last stable offset)")
 	fs.Int64VarP(&f.count, "count", "c", 0, "stop after `N` records")
 	fs.StringVarP(&f.partitions, "partitions", "p", "", "only these partitions, `0,1,4-7`")
+	fs.StringVarP(&f.group, "group", "g", "", "as a member of consumer `GROUP`: go on where it stands, commit what was written out")
+	fs.StringVar(&f.protocol, "group-protocol", "", "`PROTOCOL` of the group: classic (default) or consumer (KIP-848)")
 	fs.StringVar(&f.isolation, "isolation", "", "`LEVEL`: committed (default) or uncommitted")
 	fs.StringVarP(&f.format, "format", "f", `%s\n`, "`FORMAT` of a record")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object a line")
