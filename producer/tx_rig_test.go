@@ -5,14 +5,19 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/internal/memnet"
 	"github.com/ottla/ottla/internal/model"
 	"github.com/ottla/ottla/internal/model/serve"
+	"github.com/ottla/ottla/internal/sim"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -157,4 +162,118 @@ func (r *txRig) want(want map[string]model.Fate) {
 			r.t.Errorf("%q is in the log, %v", v, fate)
 		}
 	}
+}
+
+// Keys of the requests that tests look at.
+const (
+	keyProduce    = 0
+	keyInit       = 22
+	keyEnrol      = 24
+	keyAddOffsets = 25
+	keyEnd        = 26
+	keyOffsets    = 28
+)
+
+// intercept has f answer the requests of a key at every broker; what it leaves
+// alone the model answers. nth counts from 1, over all brokers.
+func (r *txRig) intercept(key int16, f func(q *sim.Request, nth int) (sim.Answer, bool)) {
+	var nth atomic.Int32
+	for _, b := range r.s.Brokers() {
+		b.Handle(key, func(q *sim.Request) sim.Answer {
+			if a, ok := f(q, int(nth.Add(1))); ok {
+				return a
+			}
+			return r.s.Answer(q)
+		})
+	}
+}
+
+// refuse has the first n requests of a key answered with a code; the model does
+// not see them. A negative n is all of them.
+func (r *txRig) refuse(key int16, n int, code int16) {
+	r.intercept(key, func(q *sim.Request, nth int) (sim.Answer, bool) {
+		return sim.Reply(refusal(q, code)), n < 0 || nth <= n
+	})
+}
+
+// refusal is an answer to q with a code everywhere.
+func refusal(q *sim.Request, code int16) kmsg.Response {
+	switch req := q.Req.(type) {
+	case *kmsg.InitProducerIDRequest:
+		resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
+		resp.ErrorCode, resp.ProducerID, resp.ProducerEpoch = code, -1, -1
+		return resp
+	case *kmsg.EndTxnRequest:
+		resp := req.ResponseKind().(*kmsg.EndTxnResponse)
+		resp.ErrorCode, resp.ProducerID, resp.ProducerEpoch = code, -1, -1
+		return resp
+	case *kmsg.AddOffsetsToTxnRequest:
+		resp := req.ResponseKind().(*kmsg.AddOffsetsToTxnResponse)
+		resp.ErrorCode = code
+		return resp
+	case *kmsg.AddPartitionsToTxnRequest:
+		resp := req.ResponseKind().(*kmsg.AddPartitionsToTxnResponse)
+		for _, t := range req.Topics {
+			rt := kmsg.NewAddPartitionsToTxnResponseTopic()
+			rt.Topic = t.Topic
+			for _, i := range t.Partitions {
+				rt.Partitions = append(rt.Partitions, kmsg.AddPartitionsToTxnResponseTopicPartition{Partition: i, ErrorCode: code})
+			}
+			resp.Topics = append(resp.Topics, rt)
+		}
+		return resp
+	case *kmsg.TxnOffsetCommitRequest:
+		resp := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
+		for _, t := range req.Topics {
+			rt := kmsg.NewTxnOffsetCommitResponseTopic()
+			rt.Topic = t.Topic
+			for _, p := range t.Partitions {
+				rt.Partitions = append(rt.Partitions, kmsg.TxnOffsetCommitResponseTopicPartition{Partition: p.Partition, ErrorCode: code})
+			}
+			resp.Topics = append(resp.Topics, rt)
+		}
+		return resp
+	case *kmsg.ProduceRequest:
+		resp := req.ResponseKind().(*kmsg.ProduceResponse)
+		for _, t := range req.Topics {
+			rt := kmsg.NewProduceResponseTopic()
+			rt.Topic, rt.TopicID = t.Topic, t.TopicID
+			for _, p := range t.Partitions {
+				rp := kmsg.NewProduceResponseTopicPartition()
+				rp.Partition, rp.ErrorCode, rp.BaseOffset, rp.LogStartOffset = p.Partition, code, -1, 0
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			resp.Topics = append(resp.Topics, rt)
+		}
+		return resp
+	}
+	panic("no refusal of " + kmsg.NameForKey(q.Key))
+}
+
+// frames is what the brokers read of a key, in the order of time.
+func (r *txRig) frames(key int16) (out []sim.Frame) {
+	for _, f := range r.s.Frames() {
+		if f.Key == key {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// versions are those of the requests of a key, without repetitions.
+func (r *txRig) versions(key int16) (vs []int16) {
+	for _, f := range r.frames(key) {
+		if !slices.Contains(vs, f.Version) {
+			vs = append(vs, f.Version)
+		}
+	}
+	slices.Sort(vs)
+	return vs
+}
+
+// within is a context that ends after d.
+func (r *txRig) within(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(r.ctx, d)
+	r.t.Cleanup(cancel)
+	return ctx
 }

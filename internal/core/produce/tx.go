@@ -41,6 +41,7 @@ type Transactions struct {
 	began   time.Time
 	suspect bool // the coordinator has to say whether the identity still is ours
 	stale   bool // the next transaction needs a new epoch: sequences are burnt, or a copy of a request may still be under way
+	probe   probe
 	of      transaction
 	end     *ending
 	enrols  enrolments
@@ -132,7 +133,7 @@ func (t *Transactions) next(now time.Time) {
 	case t.asked != nil, t.pace.at.After(now):
 	case t.suspect:
 		if quiet(t.m) {
-			t.ask(InitProducer{t.who.id, t.who.epoch})
+			t.renew()
 		}
 	case t.state == txOpen || t.state == txDoomed:
 		t.nextOpen(now)
@@ -175,7 +176,7 @@ func (t *Transactions) nextClosed(now time.Time) {
 	case t.state == txNew:
 		t.ask(InitProducer{-1, -1})
 	case t.state == txReload || t.stale:
-		t.ask(InitProducer{t.who.id, t.who.epoch})
+		t.renew()
 	default:
 		t.open(now)
 	}
@@ -218,7 +219,11 @@ func (t *Transactions) OnReply(now time.Time, r Reply) {
 	case CommitOffsets:
 		t.offsets.onReply(now, a, r)
 	case EndTxn:
-		t.onEnd(now, r)
+		if t.probe == probing {
+			t.onProbe(now, r)
+		} else {
+			t.onEnd(now, r)
+		}
 	}
 }
 

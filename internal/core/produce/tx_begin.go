@@ -40,6 +40,45 @@ func (t *Transactions) open(now time.Time) {
 	t.finish(call, nil)
 }
 
+// probe is whether the coordinator was asked, with an abort, if the identity
+// still is ours.
+type probe uint8
+
+const (
+	unprobed probe = iota
+	probing
+	probed
+)
+
+// renew asks for the next epoch. Where another instance has a transaction open
+// that request would abort it, and only then be refused: so an abort under the
+// own identity goes first, which does no harm to another one.
+func (t *Transactions) renew() {
+	if t.probe != probed {
+		t.probe = probing
+		t.ask(EndTxn{t.who.id, t.who.epoch, false, t.bumping})
+		return
+	}
+	t.ask(InitProducer{t.who.id, t.who.epoch})
+}
+
+func (t *Transactions) onProbe(now time.Time, r Reply) {
+	t.probe = unprobed
+	switch {
+	case r.fenced():
+		t.m.OnClose(&fencedError{r.err()})
+	case r.repeats():
+		t.again(now)
+	case r.Err != nil, r.is(kerr.TransactionalIDAuthorizationFailed):
+		t.refuseInit(now, r.err())
+	default: // aborted, or there was nothing to abort
+		t.probe, t.pace = probed, pace{}
+		if r.ok() && t.bumping && r.ID >= 0 {
+			t.who = identityOf{r.ID, r.Epoch}
+		}
+	}
+}
+
 // onInit takes the identity.
 func (t *Transactions) onInit(now time.Time, a InitProducer, r Reply) {
 	switch {
@@ -59,7 +98,7 @@ func (t *Transactions) onInit(now time.Time, a InitProducer, r Reply) {
 // adopt takes an identity under which nothing is open.
 func (t *Transactions) adopt(now time.Time, r Reply) {
 	t.who, t.bumping = identityOf{r.ID, r.Epoch}, r.Bumping
-	t.stale, t.suspect, t.pace = false, false, pace{}
+	t.stale, t.suspect, t.probe, t.pace = false, false, unprobed, pace{}
 	adopt(t.m, now, t.who)
 	if t.state == txOpen || t.state == txDoomed {
 		t.of.gone = true // the coordinator has aborted it

@@ -134,7 +134,7 @@ func (t *Transactions) onEnd(now time.Time, r Reply) {
 	switch {
 	case r.ok():
 		if t.bumping && r.ID >= 0 {
-			t.who = identityOf{r.ID, r.Epoch}
+			t.who, t.stale = identityOf{r.ID, r.Epoch}, false
 			adopt(t.m, now, t.who)
 		}
 		t.ended(now)
@@ -162,6 +162,7 @@ func (t *Transactions) onNothingToEnd(now time.Time, r Reply) {
 	e := t.end
 	t.stale, t.of.gone = true, true
 	forgot := r.is(kerr.InvalidProducerIDMapping)
+	t.probe = probed
 	switch {
 	case e.commit && forgot && e.maybe: // it may have been committed before it was forgotten
 		t.of.unknown = true
@@ -187,6 +188,7 @@ func (t *Transactions) ended(now time.Time) {
 	t.of.gone = true
 	t.m.refused = kafka.ErrNoTransaction
 	if t.state == txReload {
+		t.probe = probed
 		return // the identity comes next
 	}
 	t.state, t.end = txReady, nil
