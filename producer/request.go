@@ -20,7 +20,6 @@ type produceRequest struct {
 	timeout int32 // ms
 	topics  []requestTopic
 	behind  bool  // it must not go out on another connection than those before it
-	unsafe  bool  // it has batches without sequences: a repetition may be there twice
 	least   int16 // version that its batches need
 	most    int16 // version that it may have; 0 = any
 	txID    string
@@ -64,13 +63,9 @@ func (r *produceRequest) GetVersion() int16  { return r.version }
 func (r *produceRequest) IsFlexible() bool   { return r.version >= flexibleProduce }
 func (r *produceRequest) Timeout() int32     { return r.timeout }
 
-// RepeatClass says whether the broker recognises a repetition: by its sequences.
-func (r *produceRequest) RepeatClass() retry.Class {
-	if r.unsafe {
-		return retry.Mutation
-	}
-	return retry.SafeByToken
-}
+// RepeatClass has nobody below send it a second time. The machine does, and has
+// to know of every attempt: a rejection of the second says nothing of the first.
+func (*produceRequest) RepeatClass() retry.Class { return retry.Mutation }
 
 // MinVersion is the first version that may carry the batches.
 func (r *produceRequest) MinVersion() int16 { return r.least }

@@ -32,7 +32,7 @@ func (a *actor) send(now time.Time, act produce.Send) {
 	}
 	req := &produceRequest{
 		acks: a.p.cfg.Durability.acks(), timeout: int32(a.p.cfg.RequestTimeout.Milliseconds()),
-		behind: act.Behind, unsafe: a.p.cfg.Durability != Idempotent, least: batchProduce,
+		behind: act.Behind, least: batchProduce,
 	}
 	if a.tx != nil {
 		a.tx.mark(req)

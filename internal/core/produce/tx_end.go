@@ -160,13 +160,15 @@ func (t *Transactions) onEnd(now time.Time, r Reply) {
 // ended it before, in one way or the other, or does not know the id any more.
 func (t *Transactions) onNothingToEnd(now time.Time, r Reply) {
 	e := t.end
-	t.stale, t.of.gone = true, true
+	t.stale = true
 	forgot := r.is(kerr.InvalidProducerIDMapping)
-	t.probe = probed
-	switch {
-	case e.commit && forgot && e.maybe: // it may have been committed before it was forgotten
+	if e.commit && e.maybe { // an attempt before may have committed it, and something come between
 		t.of.unknown = true
 		t.stay(txReload, r.err(), inDoubt(r.err()))
+		return
+	}
+	t.of.gone, t.probe = true, probed
+	switch {
 	case e.commit:
 		err := timedOut{r.err(), now.Sub(t.began)}
 		t.stay(txReload, err, err)
