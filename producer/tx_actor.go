@@ -117,7 +117,7 @@ func (a *actor) hurryAll() {
 func (a *actor) onPlacedInTx(placed []Receipt) {
 	for _, r := range placed {
 		if err := r.batch.refused(); err != nil {
-			a.tx.rules.OnRefused(err)
+			a.tx.rules.OnFailed(err)
 		}
 	}
 }

@@ -185,8 +185,8 @@ func (m *Machine) finish(b *batch, out Outcome) {
 	b.told = true
 	delete(m.batches, b.ID)
 	m.emit(Finish{b.ID, out})
-	if m.tx != nil {
-		m.tx.onFinish(out.Err)
+	if m.tx != nil && out.Err != nil {
+		m.tx.OnFailed(out.Err)
 	}
 }
 

@@ -128,15 +128,10 @@ func (t *Transactions) refuseInit(now time.Time, err error) {
 	}
 }
 
-// OnRefused says that a record of the transaction found no partition.
-func (t *Transactions) OnRefused(err error) { t.onFinish(err) }
-
-// onFinish takes note of the result of a batch: one that is not done dooms its
-// transaction, at the next look, when all of the answer has been read.
-func (t *Transactions) onFinish(err error) {
-	if err == nil {
-		return
-	}
+// OnFailed says that a record of the transaction is not done; of batches the
+// machine knows it. That dooms the transaction at the next look, when all of an
+// answer has been read.
+func (t *Transactions) OnFailed(err error) {
 	t.stale = t.stale || kafka.MayHaveHappened(err)
 	late := t.end != nil && t.end.asked // it came when everything was settled, and is no part of it
 	if t.state == txOpen && t.of.failed == nil && !late {
