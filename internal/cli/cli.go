@@ -157,6 +157,7 @@ func (a *app) commands() []*cobra.Command {
 		leaderCommand(a),
 		watchdogCommand(),
 		requestCommand(a),
+		benchCommand(a),
 		brokerCommand(a),
 		demoCommand(a),
 		completionCommand(a),

@@ -158,7 +158,7 @@ func TestFlagsOfLaterFeaturesAreUnknown(t *testing.T) {
 	for _, line := range []string{"produce t --tx x", "produce t --acks 1", "produce t --partitioner crc32", "consume t -g g", "consume t --group-protocol classic"} {
 		ottla(t, strings.Fields(line)...).wantError(t, 2, "unknown")
 	}
-	for _, name := range []string{"groups", "lead", "leader", "streams", "bench"} {
+	for _, name := range []string{"groups", "lead", "leader", "streams"} {
 		ottla(t, name).wantError(t, 2, "unknown command")
 	}
 }

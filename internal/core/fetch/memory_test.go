@@ -11,7 +11,7 @@ import (
 // done: here a user who has one batch of it, and a worker who decodes another,
 // while a seek has dropped the rest. A Fetch that failed gives no memory back: its
 // connection may still write there. Mutations: Work that does not lend; recycle
-// without regard to loans; frames of failed fetches with memory.
+// without regard to loans.
 func TestF46MemoryIsUsedAgainWhenNobodyLooksAtIt(t *testing.T) {
 	r := newRig(t, testConfig())
 	r.m.Assign(map[kafka.TopicPartition]Start{tp0: AtOffset(0)})
