@@ -16,18 +16,20 @@ import (
 
 // produceFlags are the flags of `ottla produce`.
 type produceFlags struct {
-	delim     string
-	keySep    string
-	nullEmpty bool
-	partition int32
-	headers   []string
-	codec     string
-	create    bool
-	timestamp int64
-	json      bool
-	report    bool
-	keepGoing bool
-	files     []string
+	delim       string
+	keySep      string
+	nullEmpty   bool
+	partition   int32
+	headers     []string
+	codec       string
+	acks        string
+	partitioner string
+	create      bool
+	timestamp   int64
+	json        bool
+	report      bool
+	keepGoing   bool
+	files       []string
 }
 
 func produceCommand(a *app) *cobra.Command {
@@ -68,6 +70,8 @@ func produceCommand(a *app) *cobra.Command {
 	fs.Int32VarP(&f.partition, "partition", "p", -1, "partition for all records")
 	fs.StringArrayVarP(&f.headers, "header", "H", nil, "a header for all records, `NAME=VALUE`; repeatable")
 	fs.StringVarP(&f.codec, "compress", "z", "", "`CODEC`: none, gzip, snappy, lz4, zstd (default snappy)")
+	fs.StringVar(&f.acks, "acks", "all", "`WHO` has a record when it counts as written: all (in-sync replicas, exactly once), 1 (the leader), 0 (nobody is asked)")
+	fs.StringVar(&f.partitioner, "partitioner", "murmur2", "`RULE` that chooses partitions: murmur2 (Java's), crc32 (librdkafka's), crc32-consistent, fnv1a (sarama's, kafka-go's), fnv1a-reference, uniform and round-robin (whatever the key)")
 	fs.BoolVar(&f.create, "create", false, "make the topic if it is missing, with the brokers' defaults")
 	fs.Int64Var(&f.timestamp, "timestamp", 0, "timestamp of all records, in `MS` since 1970; default: the time of reading")
 	fs.BoolVar(&f.json, "json", false, "read objects as `consume --json` prints them")
@@ -110,6 +114,9 @@ func (f *produceFlags) shape(cmd *cobra.Command) (*shape, error) {
 			return nil, usagef("-p %d: partitions start at 0", f.partition)
 		}
 		s.base.Partition = f.partition
+	}
+	if err := f.checkOptions(); err != nil {
+		return nil, err
 	}
 	if f.timestamp < 0 {
 		return nil, usagef("--timestamp %d: milliseconds since 1970", f.timestamp)

@@ -150,6 +150,28 @@ func TestProduceStopsAtARefusedRecordAndCounts(t *testing.T) {
 	}
 }
 
+// The acks of Java's default, or Java's partitions, whatever is asked for, make
+// this fail.
+func TestProduceAsksForTheAcksAndPartitionsThatItIsTold(t *testing.T) {
+	for acks, want := range map[string]int16{"all": -1, "1": 1, "0": 0} {
+		e := newEmbedded(t, ottlatest.Config{Brokers: 1, Topics: map[string]int{"t": 1}})
+		e.feed("a\nb\n", "produce", "t", "--acks", acks).want(t, "")
+		waitFor(t, func() bool { return len(e.stored("t", 0)) == 2 })
+		for _, r := range e.Journal(int16(kmsg.Produce)) {
+			if got := r.Body.(*kmsg.ProduceRequest).Acks; got != want {
+				t.Errorf("--acks %s asks for %d", acks, got)
+			}
+		}
+	}
+	for rule, want := range map[string]int32{"murmur2": 6, "crc32": 5} { // of the key foobar and 12 partitions
+		e := newEmbedded(t, ottlatest.Config{Brokers: 1, Topics: map[string]int{"t": 12}})
+		e.feed("foobar:x\n", "produce", "t", "-K", ":", "--partitioner", rule).want(t, "")
+		if n := len(e.stored("t", want)); n != 1 {
+			t.Errorf("--partitioner %s: %d records in partition %d", rule, n, want)
+		}
+	}
+}
+
 func TestProduceNeedsTheTopicOrCreate(t *testing.T) {
 	e := newEmbedded(t, ottlatest.Config{Brokers: 1, AutoCreate: true, DefaultPartitions: 2, Topics: map[string]int{"orders": 1}})
 	e.feed("a\n", "produce", "ordres").wantError(t, 1, `topic "ordres" does not exist (did you mean orders?)`, "--create")
@@ -160,19 +182,22 @@ func TestProduceNeedsTheTopicOrCreate(t *testing.T) {
 
 func TestProduceRefusesFlagsThatMakeNoSense(t *testing.T) {
 	for line, want := range map[string]string{
-		`-D`:                 "flag needs an argument",
-		`-D \q`:              "no escape",
-		`-K \`:               "stands at the end",
-		`-z lzo`:             "none, gzip",
-		`-p -1`:              "start at 0",
-		`-H novalue`:         "NAME=VALUE",
-		`--timestamp -5`:     "milliseconds",
-		`--json -K :`:        "do not go together",
-		`--json -D ;`:        "do not go together",
-		`extra`:              "unexpected argument",
-		`-X linger.mss=1`:    "linger.ms",
-		`-X batch.size=10`:   "BatchBytes",
-		`-z snappy --nosuch`: "unknown flag",
+		`-D`:                       "flag needs an argument",
+		`-D \q`:                    "no escape",
+		`-K \`:                     "stands at the end",
+		`-z lzo`:                   "none, gzip",
+		`-p -1`:                    "start at 0",
+		`-H novalue`:               "NAME=VALUE",
+		`--timestamp -5`:           "milliseconds",
+		`--json -K :`:              "do not go together",
+		`--json -D ;`:              "do not go together",
+		`extra`:                    "unexpected argument",
+		`--acks 2`:                 "all, 1 or 0",
+		`--partitioner md5`:        "crc32, crc32-consistent, fnv1a",
+		`-p 0 --partitioner crc32`: "do not go together",
+		`-X linger.mss=1`:          "linger.ms",
+		`-X batch.size=10`:         "BatchBytes",
+		`-z snappy --nosuch`:       "unknown flag",
 	} {
 		t.Run(line, func(t *testing.T) {
 			e := newEmbedded(t, ottlatest.Config{Brokers: 1, Topics: map[string]int{"t": 1}})

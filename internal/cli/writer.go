@@ -80,8 +80,10 @@ func newWriter(a *app, c *client, f *produceFlags, s *shape, partitions int32) (
 	w.halt, w.haltNow = context.WithCancelCause(a.stop)
 	w.limit = func() string { return messageLimit(a.work, c, s.base.Topic) }
 	w.newOne = func(p producer.Partitioner) (*producer.Producer, error) {
-		cfg.Partitioner = p
-		return producer.New(c.Cluster, cfg)
+		own := cfg
+		own.Partitioner = p
+		f.apply(&own)
+		return producer.New(c.Cluster, own)
 	}
 	if _, err := w.producerFor(&s.base); err != nil {
 		return nil, usagef("%s", strings.TrimPrefix(err.Error(), "ottla: "))
