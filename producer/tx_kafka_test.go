@@ -26,8 +26,8 @@ var protocols = map[string]map[int16]int16{
 }
 
 // onBothProtocols runs f with a way to make transactional producers, each on a
-// handle of its own.
-func onBothProtocols(t *testing.T, f func(t *testing.T, ctx context.Context, id string, open func(...func(*cluster.Config)) *Producer)) {
+// handle of its own; timeout is that of their transactions.
+func onBothProtocols(t *testing.T, timeout time.Duration, f func(t *testing.T, ctx context.Context, id string, open func(...func(*cluster.Config)) *Producer)) {
 	for _, name := range slices.Sorted(maps.Keys(protocols)) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -38,7 +38,7 @@ func onBothProtocols(t *testing.T, f func(t *testing.T, ctx context.Context, id 
 				for _, c := range change {
 					c(&cfg)
 				}
-				p, err := New(connectKafka(t, cfg), Config{TransactionalID: id, Partitioner: Manual, TransactionTimeout: 2 * time.Second})
+				p, err := New(connectKafka(t, cfg), Config{TransactionalID: id, Partitioner: Manual, TransactionTimeout: timeout})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -95,7 +95,7 @@ func ok(t *testing.T, what string, err error) {
 // TestKafkaTransactions commits and aborts back to back, so that the broker is
 // still busy with the last one when the next begins.
 func TestKafkaTransactions(t *testing.T) {
-	onBothProtocols(t, func(t *testing.T, ctx context.Context, id string, open func(...func(*cluster.Config)) *Producer) {
+	onBothProtocols(t, time.Minute, func(t *testing.T, ctx context.Context, id string, open func(...func(*cluster.Config)) *Producer) {
 		p := open()
 		topic := createTopic(t, connectKafka(t, cluster.Config{}), 3, nil)
 		want := map[string]int{}
@@ -138,7 +138,7 @@ func TestKafkaTransactions(t *testing.T) {
 // TestB107KafkaATakeoverAbortsWhatWasLeftOpenAndFencesIt leaves a transaction
 // open and begins with another instance at once.
 func TestB107KafkaATakeoverAbortsWhatWasLeftOpenAndFencesIt(t *testing.T) {
-	onBothProtocols(t, func(t *testing.T, ctx context.Context, _ string, open func(...func(*cluster.Config)) *Producer) {
+	onBothProtocols(t, time.Minute, func(t *testing.T, ctx context.Context, _ string, open func(...func(*cluster.Config)) *Producer) {
 		old, next := open(), open()
 		topic := createTopic(t, connectKafka(t, cluster.Config{}), 2, nil)
 		zombie, err := old.Begin(ctx)
@@ -166,7 +166,7 @@ func TestB107KafkaATakeoverAbortsWhatWasLeftOpenAndFencesIt(t *testing.T) {
 // TestB110KafkaATransactionThatTimedOutIsNotCommitted waits for the broker, which
 // looks at timeouts every ten seconds.
 func TestB110KafkaATransactionThatTimedOutIsNotCommitted(t *testing.T) {
-	onBothProtocols(t, func(t *testing.T, ctx context.Context, _ string, open func(...func(*cluster.Config)) *Producer) {
+	onBothProtocols(t, 2*time.Second, func(t *testing.T, ctx context.Context, _ string, open func(...func(*cluster.Config)) *Producer) {
 		t.Parallel()
 		p := open()
 		topic := createTopic(t, connectKafka(t, cluster.Config{}), 1, nil)
@@ -196,7 +196,7 @@ func TestB110KafkaATransactionThatTimedOutIsNotCommitted(t *testing.T) {
 // TestB104KafkaLostAnswersOfTheEnd loses every answer for a while when every
 // third transaction ends: what Commit and Abort say is so.
 func TestB104KafkaLostAnswersOfTheEnd(t *testing.T) {
-	onBothProtocols(t, func(t *testing.T, ctx context.Context, _ string, open func(...func(*cluster.Config)) *Producer) {
+	onBothProtocols(t, time.Minute, func(t *testing.T, ctx context.Context, _ string, open func(...func(*cluster.Config)) *Producer) {
 		var line deafLine
 		p := open(func(cfg *cluster.Config) { cfg.Dial = line.dial })
 		topic := createTopic(t, connectKafka(t, cluster.Config{}), 2, nil)

@@ -172,7 +172,8 @@ func (s *settings) producerConfig(codec string) (producer.Config, error) {
 	}
 	cfg := producer.Config{
 		Linger: p.linger, BatchBytes: p.batchSize, RequestBytes: p.maxRequestSize, BufferBytes: p.bufferMemory,
-		DeliveryTimeout: p.deliveryTimeout, RequestTimeout: s.requestTimeout, BrokerRequests: p.inFlight,
+		DeliveryTimeout: p.deliveryTimeout, TransactionTimeout: p.transactionTimeout,
+		RequestTimeout: s.requestTimeout, BrokerRequests: p.inFlight,
 		RetryBackoff: s.retry.first, MaxBackoff: s.retry.longest,
 	}
 	if p.lingerSet && p.linger == 0 {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type produceFlags struct {
 	codec       string
 	acks        string
 	partitioner string
+	tx          string
 	create      bool
 	timestamp   int64
 	json        bool
@@ -41,7 +43,9 @@ func produceCommand(a *app) *cobra.Command {
 			"Records without a key are spread over the partitions; those with one go where its hash says, as with Java's\n" +
 			"client. Every record is written once, in order within its partition. A record that is refused is named by its\n" +
 			"line; with --keep-going the rest goes on, else reading stops there, and the last line says how many records\n" +
-			"were written, refused and of unknown outcome.",
+			"were written, refused and of unknown outcome. With --tx all of it becomes visible at once at the end of the input\n" +
+			"(to consumers that read committed records), or nothing does; -X transaction.timeout.ms says how long the input may\n" +
+			"take, 15 minutes if it does not.",
 		Example: "  seq 1000 | ottla produce events --create\n" +
 			"  printf 'alice:1\\nbob:2\\n' | ottla produce events -K : -z zstd --report",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -72,6 +76,7 @@ func produceCommand(a *app) *cobra.Command {
 	fs.StringVarP(&f.codec, "compress", "z", "", "`CODEC`: none, gzip, snappy, lz4, zstd (default snappy)")
 	fs.StringVar(&f.acks, "acks", "all", "`WHO` has a record when it counts as written: all (in-sync replicas, exactly once), 1 (the leader), 0 (nobody is asked)")
 	fs.StringVar(&f.partitioner, "partitioner", "murmur2", "`RULE` that chooses partitions: murmur2 (Java's), crc32 (librdkafka's), crc32-consistent, fnv1a (sarama's, kafka-go's), fnv1a-reference, uniform and round-robin (whatever the key)")
+	fs.StringVar(&f.tx, "tx", "", "write all of the input as one transaction with the transactional `ID`: committed at its end, aborted on an error or a signal")
 	fs.BoolVar(&f.create, "create", false, "make the topic if it is missing, with the brokers' defaults")
 	fs.Int64Var(&f.timestamp, "timestamp", 0, "timestamp of all records, in `MS` since 1970; default: the time of reading")
 	fs.BoolVar(&f.json, "json", false, "read objects as `consume --json` prints them")
@@ -115,7 +120,7 @@ func (f *produceFlags) shape(cmd *cobra.Command) (*shape, error) {
 		}
 		s.base.Partition = f.partition
 	}
-	if err := f.checkOptions(); err != nil {
+	if err := cmp.Or(f.checkOptions(), f.checkTx(cmd)); err != nil {
 		return nil, err
 	}
 	if f.timestamp < 0 {

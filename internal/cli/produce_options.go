@@ -20,9 +20,16 @@ var partitioners = map[string]producer.Partitioner{
 	"fnv1a": producer.FNV1a, "fnv1a-reference": producer.FNV1aReference,
 }
 
-// apply puts --acks and --partitioner into a configuration.
+// apply puts --acks, --partitioner and --tx into a configuration.
 func (f *produceFlags) apply(cfg *producer.Config) {
 	cfg.Durability = durabilities[f.acks]
+	cfg.TransactionalID = f.tx
+	switch {
+	case f.tx == "":
+		cfg.TransactionTimeout = 0
+	case cfg.TransactionTimeout == 0:
+		cfg.TransactionTimeout = longestInput
+	}
 	if cfg.Partitioner != producer.Manual {
 		cfg.Partitioner = partitioners[f.partitioner]
 	}

@@ -52,6 +52,7 @@ func producerProperties() []clientProperty {
 		{name: "max.request.size", set: number(1, 1<<30, func(s *settings) *int { return &s.producer.maxRequestSize })},
 		{name: "buffer.memory", set: number(1, 1<<40, func(s *settings) *int64 { return &s.producer.bufferMemory })},
 		{name: "delivery.timeout.ms", set: millis(func(s *settings) *time.Duration { return &s.producer.deliveryTimeout })},
+		{name: "transaction.timeout.ms", set: millis(func(s *settings) *time.Duration { return &s.producer.transactionTimeout })},
 		{name: "max.in.flight.requests.per.connection", set: number(1, 5, func(s *settings) *int { return &s.producer.inFlight })},
 		{name: "compression.type", set: func(s *settings, v string) error { return s.producer.setCodec(v) }},
 		{name: "acks", set: only("all", "-1", "ottla waits for all in-sync replicas")},
@@ -111,9 +112,8 @@ func ignoredProperties() []clientProperty {
 			"group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "enable.auto.commit",
 			"auto.commit.interval.ms", "session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy",
 		},
-		"`ottla produce` writes without transactions": {
-			"transactional.id", "transaction.timeout.ms", "transaction.two.phase.commit.enable",
-		},
+		"`ottla produce --tx ID` names it":   {"transactional.id"},
+		"ottla ends its transactions itself": {"transaction.two.phase.commit.enable"},
 	}
 	var props []clientProperty
 	for reason, names := range reasons {

@@ -59,9 +59,11 @@ type producerSettings struct {
 	maxRequestSize  int
 	bufferMemory    int64
 	deliveryTimeout time.Duration
-	inFlight        int
-	codec           compress.Codec
-	codecSet        bool
+
+	transactionTimeout time.Duration
+	inFlight           int
+	codec              compress.Codec
+	codecSet           bool
 }
 
 // consumerSettings are the properties that only a consumer reads.

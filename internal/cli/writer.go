@@ -31,6 +31,7 @@ type writer struct {
 	auto   *producer.Producer // chooses partitions
 	manual *producer.Producer // takes those of the records; made when needed
 	newOne func(producer.Partitioner) (*producer.Producer, error)
+	tx     *transaction  // with --tx
 	limit  func() string // the topic's limit of a message, in words
 
 	halt     context.Context // ends with the first signal, or a record that stops the input
@@ -79,6 +80,9 @@ func newWriter(a *app, c *client, f *produceFlags, s *shape, partitions int32) (
 	}
 	w.halt, w.haltNow = context.WithCancelCause(a.stop)
 	w.limit = func() string { return messageLimit(a.work, c, s.base.Topic) }
+	if f.tx != "" {
+		w.tx = &transaction{}
+	}
 	w.newOne = func(p producer.Partitioner) (*producer.Producer, error) {
 		own := cfg
 		own.Partitioner = p
@@ -180,9 +184,9 @@ func (w *writer) send(p *pendingChunk, records []kafka.Record) error {
 		for i+n < len(records) && p.errs[i+n] == nil && (records[i+n].Partition < 0) == (records[i].Partition < 0) {
 			n++
 		}
-		out, err := w.producerFor(&records[i])
+		out, err := w.output(&records[i])
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", lineName(p.source, p.first+int64(i)), err)
 		}
 		p.receipts, err = out.AppendAll(w.halt, records[i:i+n], p.receipts)
 		if err == nil {
@@ -356,30 +360,12 @@ func (w *writer) finish() error {
 	if w.inputErr != nil {
 		w.app.notes.printf("ottla: %s", oneLine(w.app.explain(w.inputErr)))
 	}
-	t := &w.tally
-	interrupted := w.app.interrupted()
-	if t.refused+t.unknown == 0 && !interrupted && w.inputErr == nil {
-		return nil
-	}
-	text := fmt.Sprintf("%s written, %d refused, %d unknown", count(t.written, "record"), t.refused, t.unknown)
-	if interrupted {
-		text = "interrupted: " + text
-		if w.cutOff != "" {
-			text += "; the input from " + w.cutOff + " on was not sent"
-		}
-	}
-	w.app.notes.printf("ottla: %s", text)
-	switch {
-	case t.unknown > 0:
-		return &toldError{statusUnknown}
-	case interrupted:
-		return errStoppedInOrder
-	}
-	return &toldError{statusFailed}
+	return w.end()
 }
 
 // close ends the producers.
 func (w *writer) close() {
+	w.tx.abort(w.app.work) // if it did not end
 	for _, p := range []*producer.Producer{w.auto, w.manual} {
 		if p != nil {
 			p.Close()
