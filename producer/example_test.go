@@ -2,6 +2,7 @@ package producer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
@@ -97,4 +98,40 @@ func ExampleProducer_AppendAll() {
 	// Output:
 	// 0 <nil>
 	// 1 <nil>
+}
+
+// A transaction is visible to consumers of committed records as a whole, or not
+// at all. After a failed Commit, Abort tells for certain.
+func ExampleProducer_Begin() {
+	ctx := context.Background()
+	client, end := example(ctx)
+	defer end()
+
+	p, err := producer.New(client, producer.Config{TransactionalID: "billing-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer p.Close()
+
+	tx, err := p.Begin(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, v := range []string{"tea", "milk"} {
+		if _, err := tx.Append(ctx, kafka.Record{Topic: "orders", Key: []byte("user-1"), Value: []byte(v)}); err != nil {
+			log.Print(err)
+		}
+	}
+	if err = tx.Commit(ctx); err != nil {
+		err = tx.Abort(ctx)
+	}
+	switch {
+	case err == nil:
+		fmt.Println("settled")
+	case errors.Is(err, producer.ErrCommitted):
+		fmt.Println("the commit had gone through")
+	case errors.Is(err, kafka.ErrFenced):
+		log.Fatal("another producer has taken over: ", err)
+	}
+	// Output: settled
 }
