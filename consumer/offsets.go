@@ -51,7 +51,7 @@ func (l *lookups) ends(ctx context.Context, tps []kafka.TopicPartition, ts kafka
 	for _, tp := range tps {
 		at[tp] = ts
 	}
-	found, err := l.listOffsets(ctx, l.c.cluster, at)
+	found, err := l.listOffsets(ctx, at)
 	out := make(map[kafka.TopicPartition]kafka.Offset, len(found))
 	for tp, o := range found {
 		out[tp] = o.Offset
@@ -67,7 +67,7 @@ func (l *lookups) OffsetsForTimes(ctx context.Context, times map[kafka.TopicPart
 	for tp, t := range times {
 		at[tp] = max(kafka.TimestampOf(t), 0)
 	}
-	return l.listOffsets(ctx, l.c.cluster, at)
+	return l.listOffsets(ctx, at)
 }
 
 // MaxTimestamp asks for the record with the highest timestamp of each partition
@@ -78,11 +78,11 @@ func (l *lookups) MaxTimestamp(ctx context.Context, tps ...kafka.TopicPartition)
 	for _, tp := range tps {
 		at[tp] = timeMaxTimestamp
 	}
-	return l.listOffsets(ctx, cluster.Within(l.c.cluster, 7, -1), at)
+	return l.listOffsets(ctx, at)
 }
 
 // listOffsets asks for an offset of each partition.
-func (l *lookups) listOffsets(ctx context.Context, via kmsg.Requestor, at map[kafka.TopicPartition]kafka.Timestamp) (map[kafka.TopicPartition]OffsetAt, error) {
+func (l *lookups) listOffsets(ctx context.Context, at map[kafka.TopicPartition]kafka.Timestamp) (map[kafka.TopicPartition]OffsetAt, error) {
 	if err := l.c.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (l *lookups) listOffsets(ctx context.Context, via kmsg.Requestor, at map[ka
 	for _, tp := range tps {
 		fetch.AddListOffsets(req, tp, kafka.NoEpoch, at[tp])
 	}
-	resp, err := via.Request(ctx, req)
+	resp, err := l.c.cluster.Request(ctx, req)
 	r, ok := resp.(*kmsg.ListOffsetsResponse)
 	if !ok || r == nil {
 		return nil, err

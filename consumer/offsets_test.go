@@ -70,7 +70,7 @@ func TestF39ACodeBesideAnOffsetIsAnError(t *testing.T) {
 }
 
 // F39: the record with the highest timestamp is asked for by -3, at versions that
-// know it. Mutation: no bound on the version.
+// know it. Mutation: no bound on the version, in the connection's needs.
 func TestF39TheHighestTimestamp(t *testing.T) {
 	for _, high := range []int16{6, 8} {
 		synctest.Test(t, func(t *testing.T) {
