@@ -80,6 +80,12 @@ func TestF11AnAbortMarkerClosesTheRangeOfItsProducer(t *testing.T) {
 			tx(7, 0, 0), mark(record.Commit, 8, 1), tx(7, 2, 2), mark(record.Abort, 7, 3))})
 		wantOffsets(t, r.offsets())
 	})
+	t.Run("nor does one of the producer's own", func(t *testing.T) {
+		r := reading(t, testConfig(), 0)
+		r.answer("t", partAnswer{hw: 4, lso: 4, aborted: abortedList(7, 0), data: batches(
+			tx(7, 0, 0), mark(record.Commit, 7, 1), tx(7, 2, 2), mark(record.Abort, 7, 3))})
+		wantOffsets(t, r.offsets())
+	})
 }
 
 // A broker that lists a million aborted producers must not hold the consumer up:
