@@ -72,7 +72,7 @@ func (w *world) peer(opts ...kgo.Opt) *kgo.Client {
 	w.t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(w.k.Bootstrap()...), kgo.Dialer(w.k.Dial), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.SnappyCompression()),
+		kgo.ProducerLinger(time.Millisecond), kgo.ProducerBatchCompression(kgo.SnappyCompression()),
 	}, opts...)...)
 	if err != nil {
 		w.t.Fatal(err)
