@@ -90,7 +90,7 @@ func (*HintAction) action()   {}
 // it.
 func New(cfg Config, rng *rand.Rand) *Machine {
 	m := &Machine{cfg: cfg, rng: rng, roster: newRoster()}
-	m.shelf.spares = spares{limit: cfg.Budget / 4, poison: cfg.Poison}
+	m.shelf.spares = spares{limit: min(cfg.Budget/2, mostSpare), poison: cfg.Poison}
 	return m
 }
 

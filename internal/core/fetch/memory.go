@@ -51,6 +51,9 @@ func (f *frame) back() {
 	}
 }
 
+// mostSpare bounds the memory that is kept beside the budget.
+const mostSpare = 12 << 20
+
 // take gives the smallest free memory with n bytes, or new one.
 func (s *spares) take(n int) []byte {
 	best := -1
