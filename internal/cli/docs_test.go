@@ -40,6 +40,7 @@ func docExamples(t *testing.T, page string) []docExample {
 }
 
 func TestTheReferencePagesExamplesRunAndPrintWhatItSays(t *testing.T) {
+	t.Parallel()
 	e := newEmbedded(t, ottlatest.Config{})
 	examples := docExamples(t, "../../docs/cli.md")
 	if len(examples) < 20 {

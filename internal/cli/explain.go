@@ -368,12 +368,9 @@ func explainDial(a *app, err error) string {
 func dialReason(err error) string {
 	var errno syscall.Errno
 	var dns *net.DNSError
-	var late *kafka.TimeoutError
 	switch {
 	case err == nil:
 		return "unknown"
-	case errors.As(err, &late) && late.Phase == kafka.PhaseAnswer && late.Name == "ApiVersions":
-		return fmt.Sprintf("took the connection, and left the first request (ApiVersions) without an answer for %v", late.After.Round(time.Second))
 	case errors.As(err, &errno):
 		return errno.Error()
 	case errors.As(err, &dns):

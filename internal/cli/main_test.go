@@ -63,9 +63,10 @@ type run struct {
 	stdin string
 }
 
-// cleanEnv is the environment without anything that ottla reads.
+// cleanEnv is the environment without anything that ottla reads. With the race
+// detector a program would sleep for a second at its end by default.
 func cleanEnv() []string {
-	var env []string
+	env := []string{"GORACE=atexit_sleep_ms=0"}
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, "OTTLA_") && !strings.HasPrefix(e, "NO_COLOR=") {
 			env = append(env, e)

@@ -39,7 +39,9 @@ func explainSilence(a *app, err error) string {
 // that the peer closed.
 func silentAddr(err error) (addr string, closed bool) {
 	var late *kafka.TimeoutError
-	if errors.As(err, &late) && late.Phase == kafka.PhaseHandshake && late.Name == "ApiVersions" {
+	// Whichever of the two clocks was first: the one of the connect or the request's.
+	inTime := errors.As(err, &late) && (late.Phase == kafka.PhaseHandshake || late.Phase == kafka.PhaseAnswer)
+	if inTime && late.Name == "ApiVersions" {
 		return late.Addr, false
 	}
 	var lost *kafka.ConnError
@@ -51,30 +53,44 @@ func silentAddr(err error) (addr string, closed bool) {
 
 // whatAnswers finds out whether an address speaks TLS or HTTP.
 func whatAnswers(ctx context.Context, addr string) string {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	secure, err := (&tls.Dialer{}).DialContext(ctx, "tcp", addr)
-	if err == nil {
-		secure.Close()
+	switch {
+	case answersTLS(ctx, addr):
 		return "TLS"
-	}
-	var refused *tls.CertificateVerificationError
-	var alert tls.AlertError
-	if errors.As(err, &refused) || errors.As(err, &alert) || strings.Contains(err.Error(), "remote error: tls: ") {
-		return "TLS"
-	}
-	plain, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return ""
-	}
-	defer plain.Close()
-	_ = plain.SetDeadline(time.Now().Add(time.Second))
-	if _, err := plain.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil {
-		return ""
-	}
-	first := make([]byte, 16)
-	if n, _ := plain.Read(first); strings.HasPrefix(string(first[:n]), "HTTP") {
+	case answersHTTP(ctx, addr):
 		return "HTTP"
 	}
 	return ""
+}
+
+// patience is how long a peer may take to show what it speaks.
+const patience = 2 * time.Second
+
+func answersTLS(ctx context.Context, addr string) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c, err := (&tls.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err == nil {
+		c.Close()
+		return true
+	}
+	var refused *tls.CertificateVerificationError
+	var alert tls.AlertError
+	return errors.As(err, &refused) || errors.As(err, &alert) || strings.Contains(err.Error(), "remote error: tls: ")
+}
+
+func answersHTTP(ctx context.Context, addr string) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	if _, err := c.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil {
+		return false
+	}
+	first := make([]byte, 16)
+	n, _ := c.Read(first)
+	return strings.HasPrefix(string(first[:n]), "HTTP")
 }

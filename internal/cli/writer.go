@@ -300,9 +300,12 @@ func (w *writer) tell(line string, err error) {
 // sized adds size and limit to a broker's refusal of a record that is too
 // large; other errors stay as they are.
 func (w *writer) sized(err error, size int32) error {
-	var large *kafka.TooLargeError
-	if !errors.Is(err, kerr.MessageTooLarge) || errors.As(err, &large) || kafka.MayHaveHappened(err) {
+	if !errors.Is(err, kerr.MessageTooLarge) || kafka.MayHaveHappened(err) {
 		return err
+	}
+	var large *kafka.TooLargeError
+	if errors.As(err, &large) {
+		err = large.Refused // the size that is told is the record's, the limit the topic's
 	}
 	return &refusedError{fmt.Errorf("a record of %d bytes is too large for the broker: %s: %w", size, w.limit(), err)}
 }
