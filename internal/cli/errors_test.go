@@ -154,15 +154,6 @@ func TestNoFlagSwitchesCertificateChecksOff(t *testing.T) {
 	}
 }
 
-func TestFlagsOfLaterFeaturesAreUnknown(t *testing.T) {
-	for _, line := range []string{"produce t --tx x", "produce t --acks 1", "produce t --partitioner crc32", "consume t -g g", "consume t --group-protocol classic"} {
-		ottla(t, strings.Fields(line)...).wantError(t, 2, "unknown")
-	}
-	for _, name := range []string{"groups", "lead", "leader", "streams"} {
-		ottla(t, name).wantError(t, 2, "unknown command")
-	}
-}
-
 func TestNotAuthorisedNamesOperationResourceAndPrincipal(t *testing.T) {
 	e := newEmbedded(t, ottlatest.Config{Brokers: 1, Topics: map[string]int{"events": 1}, Users: []ottlatest.User{{Mechanism: "PLAIN", Name: "alice", Password: "pw"}}})
 	alice := func(stdin string, args ...string) result {
