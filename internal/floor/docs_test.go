@@ -17,6 +17,7 @@ var snippetImports = map[string]string{
 	"tls": "crypto/tls", "slog": "log/slog", "testing": "testing", "synctest": "testing/synctest", "strings": "strings",
 	"ottla": module, "cluster": module + "/cluster", "producer": module + "/producer", "consumer": module + "/consumer",
 	"kafka": module + "/kafka", "ottlatest": module + "/ottlatest", "record": module + "/record",
+	"admin": module + "/admin", "leader": module + "/leader", "streams": module + "/streams",
 	"kmsg": "github.com/twmb/franz-go/pkg/kmsg", "kerr": "github.com/twmb/franz-go/pkg/kerr",
 	"sasl": "github.com/twmb/franz-go/pkg/sasl", "plain": "github.com/twmb/franz-go/pkg/sasl/plain",
 	"scram": "github.com/twmb/franz-go/pkg/sasl/scram", "oauth": "github.com/twmb/franz-go/pkg/sasl/oauth",
