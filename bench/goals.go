@@ -6,7 +6,7 @@ import (
 )
 
 // goal is the most that ottla may cost, as a ratio to kgo with its own defaults.
-// Zero is no goal.
+// Where nothing better is aimed at it must not be dearer.
 type goal struct {
 	place, op, label string
 	size             int
