@@ -105,7 +105,9 @@ func (a *actor) carryOut(now time.Time) {
 		case produce.Seal:
 			a.p.sealers.add(sealing{batch: a.live[act.Batch], stamp: act.Stamp, codec: act.Codec})
 		case produce.Split:
-			a.p.sealers.add(sealing{batch: a.live[act.Batch], cut: true})
+			b := a.live[act.Batch]
+			b.cutting = true
+			a.p.sealers.add(sealing{batch: b, cut: true})
 		case produce.Send:
 			a.send(now, act)
 		case produce.Resolve:
@@ -153,7 +155,7 @@ func (a *actor) closeOpen(tp kafka.TopicPartition) {
 func (a *actor) onSealed(now time.Time, b *batch) {
 	b.sealed = true
 	if a.live[b.id] == nil {
-		a.release(b, true)
+		a.p.release(b, true)
 		return
 	}
 	a.m.OnSealed(now, b.id, len(b.wire))
@@ -174,22 +176,22 @@ func (a *actor) finish(now time.Time, act produce.Finish) {
 	a.p.budget.give(b.room)
 	a.onPressure(now)
 	if b.sealed || b.tp.Partition == produce.WaitingArea || act.Outcome.Free {
-		a.release(b, act.Outcome.Free)
+		a.p.release(b, act.Outcome.Free)
 	}
 	a.flushes.settle(b)
 }
 
 // release lets go of a batch's memory, for the next batch if nobody reads it.
-func (a *actor) release(b *batch, free bool) {
+func (p *Producer) release(b *batch, free bool) {
 	raw, wire := b.builder.Release(), b.wire
 	b.wire = nil
 	if !free {
 		return
 	}
 	if cap(raw) > 0 {
-		a.p.buffers.put(raw) // wire lies in it, if there is one
+		p.buffers.put(raw) // wire lies in it, if there is one
 	} else if wire != nil {
-		a.p.buffers.put(wire)
+		p.buffers.put(wire)
 	}
 }
 

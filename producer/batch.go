@@ -29,10 +29,11 @@ type batch struct {
 	choices []int32
 	urgent  bool // in the waiting area: do not linger once placed; the actor's
 
-	wire   []byte         // sealed
-	codec  compress.Codec // of wire
-	stamp  record.Stamp   // in wire
-	closed bool           // handed over by its partition; the actor's, as sealed is
+	wire  []byte         // sealed
+	codec compress.Codec // of wire
+	stamp record.Stamp   // in wire
+	withdrawals
+	closed bool // handed over by its partition; the actor's, as sealed is
 	sealed bool
 
 	done chan struct{}

@@ -23,15 +23,16 @@ import (
 // wire form of Produce into logs with Kafka's rules for sequences. Faults are a
 // function per batch.
 type fakeCluster struct {
-	tb      testing.TB
-	latency time.Duration
-	maxAge  time.Duration
-	version int16
-	limit   int                                          // of a batch on the wire; 0 = none
-	refused compress.Codec                               // answered with 76; None = none
-	fault   func(tp kafka.TopicPartition, nth int) fault // nil = none
-	ids     func() (id int64, code int16)                // nil = 4000, 4001, …
-	sent    func(*produceRequest)                        // sees each request; may be nil
+	tb          testing.TB
+	latency     time.Duration
+	maxAge      time.Duration
+	version     int16
+	unreachable bool                                         // nothing is written
+	limit       int                                          // of a batch on the wire; 0 = none
+	refused     compress.Codec                               // answered with 76; None = none
+	fault       func(tp kafka.TopicPartition, nth int) fault // nil = none
+	ids         func() (id int64, code int16)                // nil = 4000, 4001, …
+	sent        func(*produceRequest)                        // sees each request; may be nil
 
 	mu       sync.Mutex
 	topics   map[string]*cluster.Topic // what the metadata say; replaced whole
@@ -282,6 +283,7 @@ func (f *fakeCluster) handle(at kafka.NodeID, req *produceRequest, body []byte) 
 	defer f.mu.Unlock()
 	f.requests, f.nodes = append(f.requests, got), append(f.nodes, at)
 	faults, unsent := f.faults(req)
+	unsent = unsent || f.unreachable
 	if unsent { // no part of the request, then
 		return nil, &kafka.DialError{Addr: "b:1", Err: io.EOF}
 	}

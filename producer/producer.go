@@ -304,8 +304,9 @@ func (*noRoomError) MayHaveHappened() bool { return false }
 
 // Send appends records and waits for their results, one for each and in their
 // order, without waiting for linger. The error is the first of the results'.
-// If ctx ends, the results that are missing are a *WaitError, and those
-// records may still be written; what was not accepted yet is not.
+// If ctx ends, records of which nothing was sent yet are taken out of the queue:
+// they will not be written. The results of the others that are missing are a
+// *WaitError: they may be written, or will be.
 func (p *Producer) Send(ctx context.Context, rs ...kafka.Record) ([]Result, error) {
 	return p.send(ctx, p.AppendAll, rs)
 }
@@ -315,6 +316,9 @@ type appender func(ctx context.Context, rs []kafka.Record, to []Receipt) ([]Rece
 func (p *Producer) send(ctx context.Context, add appender, rs []kafka.Record) ([]Result, error) {
 	receipts, err := add(ctx, rs, make([]Receipt, 0, len(rs)))
 	p.post(func(a *actor, now time.Time) { a.onHurry(now, receipts) })
+	if !waitFor(ctx, receipts) {
+		p.withdraw(ctx, receipts)
+	}
 	results := make([]Result, len(rs))
 	for i := range rs {
 		if i < len(receipts) {

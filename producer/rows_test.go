@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -425,4 +426,72 @@ func TestB079ABatchOfUnknownOutcomeIsNotWithdrawn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// B092. A record that is written after its caller was told that it is not makes
+// this fail, and so does one of another caller that goes with it.
+func TestB092P48TheEndOfTheContextTakesUnwrittenRecordsOutOfTheQueue(t *testing.T) {
+	for name, block := range map[string]func(f *fakeCluster){
+		"the brokers cannot be reached": func(f *fakeCluster) {
+			f.unreachable = true
+		},
+		"no leader":              func(f *fakeCluster) { f.lead(t0, kafka.NoNode) },
+		"the topic is not there": func(f *fakeCluster) { f.mu.Lock(); f.topics = map[string]*cluster.Topic{}; f.mu.Unlock() },
+		"no producer id":         func(f *fakeCluster) { f.ids = func() (int64, int16) { return 4000, 15 } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t, 1)
+				p := begin(t, f, Config{Linger: time.Second})
+				block(f)
+				other := appendText(t, p, "another caller's")
+				ctx, cancel := withTimeout(t, 100*time.Millisecond)
+				defer cancel()
+				start := time.Now()
+				results, err := p.Send(ctx, text("a"), text("b"))
+				if took := time.Since(start); took > 110*time.Millisecond {
+					t.Errorf("Send returned after %v", took)
+				}
+				for _, res := range results {
+					if kafka.MayHaveHappened(res.Err) || !errors.Is(res.Err, context.DeadlineExceeded) || err == nil {
+						t.Errorf("%v", res.Err)
+					}
+				}
+				last := appendText(t, p, "last")
+				f.unreachable, f.ids = false, nil
+				f.describe("t", 1)
+				f.event(cluster.Event{Kind: cluster.LeaderChanged, Topic: "t", Broker: kafka.Broker{ID: 0}})
+				for _, rc := range []Receipt{other, last} {
+					if _, err := rc.Wait(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				want := "[another caller's last]"
+				if got := fmt.Sprint(f.values(t0)); got != want {
+					t.Errorf("the log has %s, want %s", got, want)
+				}
+				if err := p.Flush(t.Context()); err != nil || p.budget.used.Load() != 0 {
+					t.Errorf("%v, %d bytes are never given back", err, p.budget.used.Load())
+				}
+			})
+		})
+	}
+}
+
+// A result that is there is told, whatever the context says.
+func TestB092AnAcknowledgementWinsOverTheEndOfTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		p := begin(t, f, Config{})
+		if _, err := p.Send(t.Context(), text("warm")); err != nil {
+			t.Fatal(err)
+		}
+		rc := appendText(t, p, "x")
+		time.Sleep(time.Second)
+		ctx, cancel := withTimeout(t, 0)
+		defer cancel()
+		if off, err := rc.Wait(ctx); off != 1 || err != nil {
+			t.Errorf("%d, %v", off, err)
+		}
+	})
 }

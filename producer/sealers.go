@@ -90,7 +90,8 @@ func (s *sealers) next(w *worker, over bool) (sealing, bool) {
 func (s *sealers) seal(job sealing, w *worker) {
 	p, b := s.p, job.batch
 	if b.wire != nil { // sealed before, with a codec that the broker refused
-		b.builder = s.reopen(b, w, b.count)[0]
+		parts, _ := s.reopen(b, w, func(int) int { return 0 })
+		b.builder = parts[0]
 	}
 	codec := p.cfg.codecs()[job.codec].codec()
 	var dst []byte

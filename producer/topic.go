@@ -204,7 +204,11 @@ func (t *topic) placeBatch(b *batch, l *layout) {
 		if i := len(placed); i < len(b.choices) {
 			r.Partition = b.choices[i]
 		}
-		placed = append(placed, t.placeRecord(&r, l, b.since))
+		if err := b.dropped[int32(len(placed))]; err != nil {
+			placed = append(placed, failedAt(b.tp, err))
+		} else {
+			placed = append(placed, t.placeRecord(&r, l, b.since))
+		}
 		rd.Recycle()
 	}
 	if len(placed) != view.Count() {

@@ -126,8 +126,7 @@ func (b *batch) onRefused(now time.Time, a *Answer, err error) {
 		b.onFailed(now, err)
 	case b.fallBack(err):
 	case a.Code == kerr.MessageTooLarge.Code && b.Count > 1 && !b.maybe:
-		b.state = splitting
-		p.m.emit(Split{b.ID})
+		b.split()
 	default:
 		b.reasons = a.Reasons
 		b.giveUp(err)

@@ -50,7 +50,7 @@ func (m *Machine) OnIdentity(now time.Time, id kafka.ProducerID, epoch kafka.Pro
 	m.ident.state = identNone
 	if final(err) {
 		m.ident = identity{}
-		m.giveUpUnsealed(err)
+		giveUpUnsealed(m, err)
 		m.evaluateAll(now)
 		return
 	}
@@ -65,7 +65,7 @@ func (m *Machine) OnIdentity(now time.Time, id kafka.ProducerID, epoch kafka.Pro
 
 // giveUpUnsealed ends the batches for which there is no identity: nothing of
 // them was written.
-func (m *Machine) giveUpUnsealed(err error) {
+func giveUpUnsealed(m *Machine, err error) {
 	for _, p := range m.order {
 		if p.waitingArea() {
 			continue

@@ -104,8 +104,8 @@ type (
 		Stamp record.Stamp
 		Codec int
 	}
-	// Split asks for two batches in place of one that the broker finds too
-	// large; then OnSplit.
+	// Split asks for other batches in place of one: two, as the broker finds it
+	// too large, or one without the records that were withdrawn; then OnSplit.
 	Split struct{ Batch BatchID }
 	// Send asks for one Produce request; then OnAnswer or OnFailure, once.
 	Send struct {
@@ -280,14 +280,14 @@ func (m *Machine) OnLeader(now time.Time, tp kafka.TopicPartition, leader kafka.
 
 func (p *partition) onNoLeader(now time.Time, err error) {
 	if final(err) {
-		p.giveUpWaiting(err)
+		p.queue.giveUpWaiting(err)
 		return
 	}
 	for _, b := range p.queue {
 		b.cause = err
 	}
 	if vanished(err) && !p.waitingArea() && p.outOfPatience(now, p.m.cfg.TopicPatience) {
-		p.giveUpWaiting(err)
+		p.queue.giveUpWaiting(err)
 		return
 	}
 	p.backOff(now)
@@ -313,7 +313,7 @@ func (m *Machine) OnPlaced(now time.Time, topic string) {
 func (m *Machine) OnClose(cause error) {
 	m.over = cause
 	for _, p := range m.order {
-		p.giveUpAll(refusal{cause})
+		p.queue.giveUpAll(refusal{cause})
 		if p.open.is {
 			closeOpen(p)
 		}

@@ -86,6 +86,7 @@ type world struct {
 	parts    map[BatchID]kafka.TopicPartition
 	outcomes map[BatchID]Outcome
 	halves   map[BatchID][2]BatchID
+	out      map[BatchID]int32 // records withdrawn
 	codes    []int16
 	last     BatchID
 	healthy  bool
@@ -196,9 +197,29 @@ func (w *world) batch(tp kafka.TopicPartition, count int32) Batch {
 	return Batch{ID: w.last, Partition: tp, Count: count, Since: w.now}
 }
 
+// withdraw takes a record out of a batch that has no result.
+func (w *world) withdraw() {
+	id := BatchID(rapid.IntRange(1, max(int(w.last), 1)).Draw(w.t, "withdrawn"))
+	if _, over := w.outcomes[id]; !over && w.m.batches[id] != nil && w.m.OnWithdraw(w.now, id) != TooLate {
+		w.out[id] = min(w.out[id]+1, w.counts[id])
+	}
+}
+
 // split puts two batches in place of one, which has no result of its own.
 func (w *world) split(id BatchID) {
-	if _, over := w.outcomes[id]; over {
+	if w.m.batches[id] == nil {
+		return // given up meanwhile
+	}
+	if n := w.out[id]; n > 0 {
+		w.outcomes[id] = Outcome{Err: errSplit}
+		var rest []Batch
+		if n < w.counts[id] {
+			b := w.batch(w.parts[id], w.counts[id]-n)
+			b.Since = w.m.batches[id].Since
+			rest = append(rest, b)
+			w.halves[id] = [2]BatchID{b.ID, 0}
+		}
+		w.m.OnSplit(w.now, id, rest...)
 		return
 	}
 	left := w.batch(w.parts[id], 1)
@@ -308,7 +329,7 @@ func newWorld(t *rapid.T, cfg Config) *world {
 	return &world{
 		t: t, now: time.Unix(1000, 0), logs: map[kafka.TopicPartition]*modelLog{}, codes: rejections,
 		counts: map[BatchID]int32{}, doubt: map[BatchID]record.Stamp{}, parts: map[BatchID]kafka.TopicPartition{},
-		outcomes: map[BatchID]Outcome{}, halves: map[BatchID][2]BatchID{}, leaders: [3]kafka.NodeID{0, 1, 0}, m: New(cfg, rand.New(rand.NewPCG(1, 2))),
+		outcomes: map[BatchID]Outcome{}, halves: map[BatchID][2]BatchID{}, out: map[BatchID]int32{}, leaders: [3]kafka.NodeID{0, 1, 0}, m: New(cfg, rand.New(rand.NewPCG(1, 2))),
 	}
 }
 
@@ -317,13 +338,15 @@ func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
 // step is one thing that happens at a time.
 func (w *world) step() {
 	at := kafka.NodeID(rapid.IntRange(0, 1).Draw(w.t, "broker"))
-	switch rapid.IntRange(0, 9).Draw(w.t, "step") {
+	switch rapid.IntRange(0, 10).Draw(w.t, "step") {
 	case 0, 1:
 		w.add(rapid.IntRange(1, 6).Draw(w.t, "n"))
 	case 2, 3, 4:
 		w.reads(at)
 	case 5, 6, 7:
 		w.answers(at)
+	case 10:
+		w.withdraw()
 	case 8:
 		if rapid.Bool().Draw(w.t, "breaks") {
 			w.breaks(at)

@@ -152,15 +152,15 @@ func inDoubt(err error) error {
 	return doubt{err}
 }
 
-func (p *partition) giveUpAll(err error) {
-	for _, b := range slices.Clone(p.queue) {
+func (q queue) giveUpAll(err error) {
+	for _, b := range slices.Clone(q) {
 		b.giveUp(err)
 	}
 }
 
 // giveUpWaiting leaves alone what is outstanding.
-func (p *partition) giveUpWaiting(err error) {
-	for _, b := range slices.Clone(p.queue) {
+func (q queue) giveUpWaiting(err error) {
+	for _, b := range slices.Clone(q) {
 		if !b.away() {
 			b.giveUp(err)
 		}

@@ -31,6 +31,7 @@ type batch struct {
 	stamped  bool         // its sequences are taken and its bytes may have left: they change no more
 	maybe    bool         // possibly appended: stays until it is known to be appended
 	lost     bool         // a request with it ended without an answer
+	cut      bool         // records are to be taken out of it
 	damaged  bool         // the broker once found its bytes damaged
 	told     bool         // its caller has the result
 	result   Outcome      // of state acked
@@ -69,6 +70,7 @@ type partition struct {
 	at     *broker // where they are
 	sequences
 	route
+	cuts  bool      // of some batches records are to be taken out
 	over  error     // it takes no more batches
 	line  *broker   // the leader in whose line it stands, or nil
 	index int       // in the timers; -1 if not there
@@ -162,6 +164,7 @@ func (p *partition) evaluate(now time.Time) {
 		return
 	}
 	p.expire(now)
+	p.cutAll()
 	p.renumber()
 	p.maybeClose(now)
 	p.sealAll()
@@ -220,8 +223,10 @@ func (p *partition) closeAt() time.Time {
 func (p *partition) sealAll() {
 	m := p.m
 	from := len(p.queue)
-	for from > 0 && p.queue[from-1].state == closed {
-		from--
+	for i := from - 1; i >= 0 && (p.queue[i].state == closed || p.queue[i].state == splitting); i-- {
+		if p.queue[i].state == closed {
+			from = i
+		}
 	}
 	if p.waitingArea() || from == len(p.queue) {
 		return
@@ -232,8 +237,10 @@ func (p *partition) sealAll() {
 	}
 	next := p.expect(from)
 	for _, b := range p.queue[from:] {
-		b.stamp, b.state, b.codec = next, sealing, m.codec
-		m.emit(Seal{b.ID, next, b.codec})
+		if b.state == closed {
+			b.stamp, b.state, b.codec = next, sealing, m.codec
+			m.emit(Seal{b.ID, next, b.codec})
+		}
 		next = p.follow(b)
 	}
 }

@@ -13,7 +13,7 @@ func (m *Machine) OnRecreated(now time.Time, topic string, err error) {
 		if p.tp.Topic != topic || p.waitingArea() {
 			continue
 		}
-		p.giveUpWaiting(err)
+		p.queue.giveUpWaiting(err)
 		for _, b := range p.queue {
 			b.doomed = err
 		}

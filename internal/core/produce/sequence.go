@@ -77,5 +77,5 @@ func (b *batch) renew(err error) {
 // stop refuses all further batches of p and ends those that it has.
 func (p *partition) stop(err error) {
 	p.over = err
-	p.giveUpAll(err)
+	p.queue.giveUpAll(err)
 }

@@ -62,9 +62,10 @@ func play(t *testing.T, script string) []byte {
 }
 
 type player struct {
-	now time.Time
-	m   *Machine
-	id  BatchID
+	now  time.Time
+	m    *Machine
+	id   BatchID
+	note string
 }
 
 func (p *player) do(t *testing.T, f []string) {
@@ -108,6 +109,11 @@ func (p *player) do(t *testing.T, f []string) {
 		p.m.OnWritten(p.now, RequestID(number(t, f[1])))
 	case "halves": // batch, records of the first half, of the second
 		p.halves(t, BatchID(number(t, f[1])), int32(number(t, f[2])), int32(number(t, f[3])))
+	case "withdraw": // batch
+		how := p.m.OnWithdraw(p.now, BatchID(number(t, f[1])))
+		p.note = map[Withdrawal]string{TooLate: "  too late\n", IfUnsent: "  if it is not sent\n"}[how]
+	case "rest": // batch, records that are left
+		p.rest(BatchID(number(t, f[1])), int32(number(t, f[2])))
 	case "close":
 		p.m.OnClose(errors.New("closed"))
 	default:
@@ -126,6 +132,17 @@ func (p *player) halves(t *testing.T, id BatchID, left, right int32) {
 	other.ID, other.Count = p.id+2, right
 	p.id += 2
 	p.m.OnSplit(p.now, id, in, other)
+}
+
+func (p *player) rest(id BatchID, count int32) {
+	if count == 0 {
+		p.m.OnSplit(p.now, id)
+		return
+	}
+	in := p.m.batches[id].Batch
+	p.id++
+	in.ID, in.Count = p.id, count
+	p.m.OnSplit(p.now, id, in)
 }
 
 func (p *player) config(t *testing.T, settings []string) {
@@ -167,6 +184,8 @@ func (p *player) leader(t *testing.T, tp kafka.TopicPartition, who string) {
 }
 
 func (p *player) drain(t *testing.T, out *bytes.Buffer) {
+	out.WriteString(p.note)
+	p.note = ""
 	for {
 		a, ok := p.m.Next(p.now)
 		if !ok {

@@ -22,7 +22,7 @@ func refuse(m *Machine, now time.Time, err error) {
 			closeOpen(p)
 		}
 		if p.queue.unsent() > 0 {
-			p.giveUpWaiting(err)
+			p.queue.giveUpWaiting(err)
 			p.evaluate(now)
 		}
 	}
