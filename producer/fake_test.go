@@ -27,6 +27,8 @@ type fakeCluster struct {
 	latency     time.Duration
 	maxAge      time.Duration
 	version     int16
+	hints       bool                                         // answers with code 6 name the leader
+	appendTime  kafka.Timestamp                              // of answers; 0 = none
 	unreachable bool                                         // nothing is written
 	limit       int                                          // of a batch on the wire; 0 = none
 	refused     compress.Codec                               // answered with 76; None = none
@@ -35,7 +37,8 @@ type fakeCluster struct {
 	sent        func(*produceRequest)                        // sees each request; may be nil
 
 	mu       sync.Mutex
-	topics   map[string]*cluster.Topic // what the metadata say; replaced whole
+	topics   map[string]*cluster.Topic             // what the metadata say; replaced whole
+	leaders  map[kafka.TopicPartition]kafka.NodeID // where they are not as the metadata say
 	lookErr  error
 	logs     map[kafka.TopicPartition]*fakeLog
 	seen     map[kafka.TopicPartition]int // Produce attempts
@@ -197,8 +200,11 @@ func (f *fakeCluster) Leader(ctx context.Context, tp kafka.TopicPartition) (kafk
 
 func (f *fakeCluster) InvalidateLeader(kafka.TopicPartition) {}
 
-func (f *fakeCluster) LearnLeader(kafka.TopicPartition, kafka.NodeID, kafka.LeaderEpoch, []kafka.Broker) bool {
-	return false
+func (f *fakeCluster) LearnLeader(tp kafka.TopicPartition, leader kafka.NodeID, _ kafka.LeaderEpoch, _ []kafka.Broker) bool {
+	if f.hints {
+		f.lead(tp, leader)
+	}
+	return f.hints
 }
 
 func (f *fakeCluster) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
@@ -339,12 +345,18 @@ func (f *fakeCluster) one(at kafka.NodeID, tp kafka.TopicPartition, wire []byte,
 		ans.ErrorCode = 10
 	case f.refused != compress.None && b.Codec() == f.refused:
 		ans.ErrorCode = 76
-	case t == nil || int(tp.Partition) >= len(t.Partitions) || t.Partitions[tp.Partition].Leader != at:
+	case t == nil || int(tp.Partition) >= len(t.Partitions) || f.leaderOf(tp) != at:
 		ans.ErrorCode = 6
+		if f.hints {
+			ans.CurrentLeader.LeaderID, ans.CurrentLeader.LeaderEpoch = int32(f.leaderOf(tp)), 7
+		}
 	case ft.code == 0 || ft.appended:
 		code, base := f.append(tp, wire)
 		if ft.code == 0 {
 			ans.ErrorCode, ans.BaseOffset = code, int64(base)
+			if f.appendTime != 0 {
+				ans.LogAppendTime = int64(f.appendTime)
+			}
 		}
 	}
 	switch {
@@ -356,6 +368,14 @@ func (f *fakeCluster) one(at kafka.NodeID, tp kafka.TopicPartition, wire []byte,
 		ans.Partition += 100
 	}
 	return &ans, nil
+}
+
+// leaderOf is the real leader of a partition, whatever the metadata say.
+func (f *fakeCluster) leaderOf(tp kafka.TopicPartition) kafka.NodeID {
+	if n, ok := f.leaders[tp]; ok {
+		return n
+	}
+	return f.topics[tp.Topic].Partitions[tp.Partition].Leader
 }
 
 // append follows the rules of Kafka's ProducerStateManager.

@@ -495,3 +495,210 @@ func TestB092AnAcknowledgementWinsOverTheEndOfTheContext(t *testing.T) {
 		}
 	})
 }
+
+// A hint that is not taken makes this fail: the metadata are as old as before.
+func TestP23AHintMovesThePartitionWithoutALookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		p := begin(t, f, Config{})
+		if _, err := p.Send(t.Context(), text("a")); err != nil {
+			t.Fatal(err)
+		}
+		f.hints, f.leaders = true, map[kafka.TopicPartition]kafka.NodeID{t0: 2}
+		looks, start := f.looks, time.Now()
+		if _, err := p.Send(t.Context(), text("b")); err != nil {
+			t.Fatal(err)
+		}
+		if f.looks != looks || time.Since(start) > 4*time.Millisecond || f.nodes[len(f.nodes)-1] != 2 {
+			t.Errorf("%d look-ups, %v, nodes %v", f.looks-looks, time.Since(start), f.nodes)
+		}
+		if got := f.values(t0); !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("the log has %q", got)
+		}
+	})
+}
+
+// R32. Growth that is seen only when the count is stale makes this fail, and so
+// does a partition that counts only while it has a leader.
+func TestP39R32GrowthIsUsedWhenItIsHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 2)
+		p := begin(t, f, Config{})
+		send := func(key string) int32 {
+			res, err := p.Send(t.Context(), kafka.Record{Topic: "t", Key: []byte(key), Value: []byte("x")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res[0].Partition
+		}
+		send("foobar")
+		f.describe("t", 12)
+		for i := range int32(6) { // half of them have no leader at the moment
+			f.lead(kafka.TopicPartition{Topic: "t", Partition: 2 * i}, kafka.NoNode)
+		}
+		f.event(cluster.Event{Kind: cluster.TopicGrew, Topic: "t", Before: 2, After: 12})
+		time.Sleep(10 * time.Millisecond)
+		if got := send("a-little-bit-longer-string"); got != 11 {
+			t.Fatalf("partition %d, want 11 of 12", got)
+		}
+		rc, err := p.Append(t.Context(), kafka.Record{Topic: "t", Key: []byte("foobar")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.describe("t", 12)
+		f.event(cluster.Event{Kind: cluster.LeaderChanged, Topic: "t", Partition: 6, Broker: kafka.Broker{ID: 0}})
+		if res := rc.Result(t.Context()); res.Partition != 6 || res.Err != nil {
+			t.Errorf("%+v: foobar belongs to partition 6 of 12", res)
+		}
+	})
+}
+
+// The time of the batch for all of its records makes this fail, or of none; a
+// broker's time that is not told, too.
+func TestP34ZeroIsTheTimeOfTheCallAndTheBrokersTimeIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		p := begin(t, f, Config{Linger: time.Minute, DeliveryTimeout: time.Hour})
+		if _, err := p.Send(t.Context(), text("warm")); err != nil {
+			t.Fatal(err)
+		}
+		began := kafka.TimestampOf(time.Now())
+		appendText(t, p, "a")
+		time.Sleep(1234 * time.Millisecond)
+		appendText(t, p, "b")
+		own := text("c")
+		own.Timestamp = 99
+		last, err := p.Append(t.Context(), own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rs := f.records(t0)[1:]
+		if rs[0].Timestamp != began || rs[1].Timestamp != began+1234 || rs[2].Timestamp != 99 {
+			t.Errorf("%d, %d, %d; it began at %d", rs[0].Timestamp, rs[1].Timestamp, rs[2].Timestamp, began)
+		}
+		if res := last.Result(t.Context()); res.Timestamp != kafka.NoTimestamp {
+			t.Errorf("a time of the broker that has none: %+v", res)
+		}
+		f.appendTime = 4711
+		if res, err := p.Send(t.Context(), text("d")); err != nil || res[0].Timestamp != 4711 {
+			t.Errorf("%+v, %v", res, err)
+		}
+	})
+}
+
+// late is a context that ends just as the result comes.
+type late struct {
+	context.Context
+	rc Receipt
+}
+
+func (l late) Done() <-chan struct{} {
+	l.rc.batch.verdict.base = 7
+	close(l.rc.batch.done)
+	over := make(chan struct{})
+	close(over)
+	return over
+}
+
+// The end of the context, where the result is there too, makes this fail.
+func TestP48B092OfTwoAtOnceTheResultWins(t *testing.T) {
+	for range 100 {
+		rc := Receipt{batch: &batch{tp: t0, done: make(chan struct{}), verdict: undecided()}}
+		if off, err := rc.Wait(late{t.Context(), rc}); off != 7 || err != nil {
+			t.Fatalf("%d, %v", off, err)
+		}
+	}
+}
+
+// Room that a closed batch keeps beyond its size makes this fail.
+func TestP30AClosedBatchHasTheRoomItNeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		p := begin(t, f, Config{Compression: Uncompressed})
+		if _, err := p.Send(t.Context(), text("warm")); err != nil {
+			t.Fatal(err)
+		}
+		f.mu.Lock()
+		f.hold = true
+		f.mu.Unlock()
+		var rc Receipt
+		for range 50 {
+			rc = appendText(t, p, noise(500, 1))
+		}
+		time.Sleep(time.Second)
+		if used := p.budget.used.Load(); used != int64(rc.batch.raw) || rc.batch.raw < 50*500 {
+			t.Errorf("%d bytes are taken for a batch of %d", used, rc.batch.raw)
+		}
+		f.release()
+	})
+}
+
+// B100. The caller's slices are free when Append returns: bytes that change
+// later in the log make this fail, and the race detector does.
+func TestB100P35TheCallersSlicesAreItsOwnAfterAppend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		p := begin(t, f, Config{Linger: NoLinger, BatchBytes: 2000})
+		value, key := []byte("0000"), []byte("0000")
+		headers := []kafka.Header{{Key: "h", Value: []byte("0000")}}
+		for i := range 2000 {
+			for _, b := range [][]byte{value, key, headers[0].Value} {
+				copy(b, fmt.Sprintf("%04d", i))
+			}
+			if _, err := p.Append(t.Context(), kafka.Record{Topic: "t", Key: key, Value: value, Headers: headers}); err != nil {
+				t.Fatal(err)
+			}
+			headers[0] = kafka.Header{Key: "h", Value: headers[0].Value}
+		}
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range f.records(t0) {
+			want := fmt.Sprintf("%04d", i)
+			if string(r.Value) != want || string(r.Key) != want || string(r.Headers[0].Value) != want {
+				t.Fatalf("record %d: %s, %s, %s", i, r.Key, r.Value, r.Headers[0].Value)
+			}
+		}
+	})
+}
+
+// Workers that seal one batch after the other make this fail, and more of them
+// than are allowed: P32, T2.
+func TestP32BatchesAreCompressedInParallelByABoundedPool(t *testing.T) {
+	f := newFake(t, 8)
+	p := begin(t, f, Config{Partitioner: Manual, Workers: 3, Compression: Gzip, Linger: time.Hour, DeliveryTimeout: 2 * time.Hour})
+	for round := range 2 { // the first one makes the topic known
+		for i := range int32(8) {
+			if _, err := p.Append(t.Context(), kafka.Record{Topic: "t", Partition: i, Value: []byte(noise(1000, 1))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if round == 0 {
+			if err := p.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	p.buffers.mu.Lock() // no worker gets a buffer to compress into
+	done := make(chan error)
+	go func() { done <- p.Flush(t.Context()) }()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		p.sealers.mu.Lock()
+		running, waiting := p.sealers.running, len(p.sealers.queue)
+		p.sealers.mu.Unlock()
+		if running == 3 && waiting == 5 {
+			break
+		}
+		if running > 3 || time.Now().After(deadline) {
+			t.Errorf("%d workers at work, %d batches wait", running, waiting)
+			break
+		}
+	}
+	p.buffers.mu.Unlock()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
