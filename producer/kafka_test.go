@@ -484,3 +484,57 @@ func TestKafkaP34TheBrokersTimeIsReported(t *testing.T) {
 		t.Errorf("%+v, %v", res, err)
 	}
 }
+
+// Batches that are larger than the topic takes are cut until they fit.
+func TestKafkaP24BatchesAreCutUntilTheTopicTakesThem(t *testing.T) {
+	cl, p := onKafka(t, Config{Compression: Uncompressed, Linger: time.Second, RequestTimeout: time.Minute})
+	topic := createTopic(t, cl, 1, map[string]string{"max.message.bytes": "3000"})
+	var receipts []Receipt
+	for i := range 300 {
+		rc, err := p.Append(t.Context(), kafka.Record{Topic: topic, Value: fmt.Appendf(nil, "%0100d", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipts = append(receipts, rc)
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, rc := range receipts {
+		if off, err := rc.Wait(t.Context()); err != nil || off != kafka.Offset(i) {
+			t.Fatalf("record %d: offset %d, %v", i, off, err)
+		}
+	}
+	next := 0
+	read(t, topic, 300, func(r *kgo.Record) {
+		if string(r.Value) != fmt.Sprintf("%0100d", next) {
+			t.Errorf("record %d is %q", next, r.Value)
+		}
+		next++
+	})
+	checkSequences(t, topic)
+}
+
+func TestKafkaP26EveryDurabilityIsWritten(t *testing.T) {
+	for _, d := range []Durability{Idempotent, All, Leader, None} {
+		t.Run(d.String(), func(t *testing.T) {
+			cl, p := onKafka(t, Config{Durability: d, RequestTimeout: time.Minute})
+			topic := createTopic(t, cl, 1, nil)
+			for i := range 100 {
+				if _, err := p.Append(t.Context(), kafka.Record{Topic: topic, Value: fmt.Append(nil, i)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := p.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			next := 0
+			read(t, topic, 100, func(r *kgo.Record) {
+				if string(r.Value) != fmt.Sprint(next) {
+					t.Errorf("record %d is %q", next, r.Value)
+				}
+				next++
+			})
+		})
+	}
+}
