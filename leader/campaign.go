@@ -256,6 +256,10 @@ func (c *campaign) at(fold *lead.Fold) (time.Duration, error) {
 			d.At = now.Local
 		}
 	}
+	if back := c.p.view().back; back > 0 && d.Rank > 0 {
+		// After an outage of everybody all waits are over at once: ranks decide anew.
+		d.At = max(d.At, back+min(time.Duration(d.Rank)*c.e.cfg.Stagger, c.e.cfg.Lease))
+	}
 	if c.lostAt == newest(fold) {
 		return max(d.At, c.notBefore), nil
 	}

@@ -33,6 +33,7 @@ type partition struct {
 	before  bool         // it was read before a reset
 	fresh   time.Duration
 	peeked  time.Duration
+	back    time.Duration // local: when reading went on after it had failed
 	skipped int64
 	failure error // of the last read, nil after a good one
 }
@@ -85,7 +86,7 @@ type view struct {
 	next, high, start kafka.Offset
 	topic             kafka.TopicID
 	read              bool
-	fresh             time.Duration // local
+	fresh, back       time.Duration // local
 	skipped           int64
 	failure           error
 }
@@ -93,7 +94,7 @@ type view struct {
 func (p *partition) view() view {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return view{p.next, p.high, p.start, p.topic, p.read, p.fresh, p.skipped, p.failure}
+	return view{p.next, p.high, p.start, p.topic, p.read, p.fresh, p.back, p.skipped, p.failure}
 }
 
 // position is where to read on, from where a first read begins if none did.
@@ -123,6 +124,7 @@ func (p *partition) apply(a *kmsg.FetchResponseTopicPartition, from kafka.Offset
 		}
 	})
 	p.next, p.high = next, kafka.Offset(a.HighWatermark)
+	p.goodLocked(now.Local)
 	if p.read && p.next >= kafka.Offset(a.LastStableOffset) {
 		p.fresh = now.Local
 	}
@@ -191,7 +193,15 @@ func (p *partition) reached(since time.Duration, high kafka.Offset) {
 		p.read = true
 		p.tellAllLocked()
 	}
-	p.fresh, p.high, p.failure = max(p.fresh, since), max(p.high, high), nil
+	p.fresh, p.high = max(p.fresh, since), max(p.high, high)
+	p.goodLocked(p.now().Local)
+}
+
+// goodLocked takes note of an answer.
+func (p *partition) goodLocked(now time.Duration) {
+	if p.failure != nil {
+		p.back, p.failure = now, nil
+	}
 }
 
 // failed takes note that the partition cannot be followed.

@@ -115,6 +115,11 @@ type link struct {
 	name string
 	skew time.Duration
 
+	// Faults of a test; set while nothing is under way.
+	drop   func(req kmsg.Request) bool  // the answer is lost
+	answer func(req kmsg.Request) int16 // a code in place of an answer, without effect
+	before func(req kmsg.Request)
+
 	mu     sync.Mutex
 	paused chan struct{}
 	cut    bool                 // nothing arrives
@@ -206,7 +211,18 @@ func (l *link) RequestBroker(ctx context.Context, id kafka.NodeID, req kmsg.Requ
 	if fate.wait(ctx) != nil || l.severed(req.Key()) || fate.lost {
 		return hang()
 	}
+	if l.before != nil {
+		l.before(req)
+	}
+	if l.answer != nil {
+		if code := l.answer(req); code != 0 {
+			return refusal(req, code), nil
+		}
+	}
 	resp := l.w.handle(ctx, l, id, req)
+	if l.drop != nil && l.drop(req) {
+		return hang()
+	}
 	if fate.again > 0 {
 		l.w.later(id, req, fate.again)
 	}
@@ -215,6 +231,46 @@ func (l *link) RequestBroker(ctx context.Context, id kafka.NodeID, req kmsg.Requ
 	}
 	l.live()
 	return resp, nil
+}
+
+// refusal is an answer with a code in every place.
+func refusal(req kmsg.Request, code int16) kmsg.Response {
+	resp := req.ResponseKind()
+	switch q := req.(type) {
+	case *kmsg.InitProducerIDRequest:
+		resp.(*kmsg.InitProducerIDResponse).ErrorCode = code
+	case *kmsg.EndTxnRequest:
+		resp.(*kmsg.EndTxnResponse).ErrorCode = code
+	case *kmsg.FindCoordinatorRequest:
+		c := kmsg.NewFindCoordinatorResponseCoordinator()
+		c.ErrorCode = code
+		resp.(*kmsg.FindCoordinatorResponse).Coordinators = append(resp.(*kmsg.FindCoordinatorResponse).Coordinators, c)
+	case *kmsg.MetadataRequest:
+		t := kmsg.NewMetadataResponseTopic()
+		t.Topic, t.ErrorCode = q.Topics[0].Topic, code
+		resp.(*kmsg.MetadataResponse).Topics = append(resp.(*kmsg.MetadataResponse).Topics, t)
+	case *kmsg.AddPartitionsToTxnRequest:
+		t, p := kmsg.NewAddPartitionsToTxnResponseTopic(), kmsg.NewAddPartitionsToTxnResponseTopicPartition()
+		p.Partition, p.ErrorCode = q.Topics[0].Partitions[0], code
+		t.Topic, t.Partitions = q.Topics[0].Topic, append(t.Partitions, p)
+		resp.(*kmsg.AddPartitionsToTxnResponse).Topics = append(resp.(*kmsg.AddPartitionsToTxnResponse).Topics, t)
+	case *kmsg.ProduceRequest:
+		t, p := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
+		p.Partition, p.ErrorCode = q.Topics[0].Partitions[0].Partition, code
+		t.Topic, t.Partitions = q.Topics[0].Topic, append(t.Partitions, p)
+		resp.(*kmsg.ProduceResponse).Topics = append(resp.(*kmsg.ProduceResponse).Topics, t)
+	case *kmsg.ListOffsetsRequest:
+		t, p := kmsg.NewListOffsetsResponseTopic(), kmsg.NewListOffsetsResponseTopicPartition()
+		p.Partition, p.ErrorCode = q.Topics[0].Partitions[0].Partition, code
+		t.Topic, t.Partitions = q.Topics[0].Topic, append(t.Partitions, p)
+		resp.(*kmsg.ListOffsetsResponse).Topics = append(resp.(*kmsg.ListOffsetsResponse).Topics, t)
+	case *kmsg.FetchRequest:
+		t, p := kmsg.NewFetchResponseTopic(), kmsg.NewFetchResponseTopicPartition()
+		p.Partition, p.ErrorCode = q.Topics[0].Partitions[0].Partition, code
+		t.Topic, t.TopicID, t.Partitions = q.Topics[0].Topic, q.Topics[0].TopicID, append(t.Partitions, p)
+		resp.(*kmsg.FetchResponse).Topics = append(resp.(*kmsg.FetchResponse).Topics, t)
+	}
+	return resp
 }
 
 // fate is what happens to one request.
