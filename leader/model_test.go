@@ -62,7 +62,9 @@ func (s *schedule) spawn(i int) {
 	p.e = e
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.Background())
+	s.mu.Lock()
 	s.players[i] = p
+	s.mu.Unlock()
 	s.wg.Add(1)
 	go func() {
 		defer s.wg.Done()

@@ -45,7 +45,6 @@ func (t *Term) release(ctx context.Context, then after) error {
 	if t.left.released {
 		return nil
 	}
-	t.abandonTx()
 	if !t.left.moved {
 		if err := t.move(ctx, then); err != nil {
 			return err
@@ -85,7 +84,6 @@ func (t *Term) afterLoss(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(t.e.cfg.RequestTimeout, t.e.cfg.Lease))
 	defer cancel()
 	if !IsFence(reason) && t.lease.lock(ctx) == nil {
-		t.abandonTx()
 		t.lease.abort(ctx)
 		t.lease.unlock()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,7 +41,7 @@ func onStage(t *testing.T, cfg model.Config, f func(t *testing.T, s *stage)) {
 				for _, l := range s.links {
 					l.resume()
 					l.setCut(false, nil)
-					l.drop, l.answer, l.before = nil, nil, nil
+					l.set(func(l *link) { l.drop, l.answer, l.before = nil, nil, nil })
 				}
 				for _, e := range s.opens {
 					_ = e.Close()
@@ -125,18 +126,18 @@ func TestScenario01And04ASuspendedLeaderIsOverBeforeItDoesAnything(t *testing.T)
 		time.Sleep(time.Second)
 		s.links["a"].pause()
 		tb, _ := s.after(next, time.Minute)
-		wrote := false
+		var wrote atomic.Bool
 		s.with(func(*model.Cluster) {
-			s.onSend = func(l *link, req kmsg.Request) { wrote = wrote || l.name == "a" && req.Key() == 0 }
+			s.onSend = func(l *link, req kmsg.Request) { wrote.Store(wrote.Load() || l.name == "a" && req.Key() == 0) }
 		})
-		time.Sleep(3 * time.Hour)
+		time.Sleep(10 * time.Minute)
 		s.links["a"].resume()
 		if err := ta.Err(); !errors.Is(err, ErrExpired) {
 			t.Errorf("on waking the leader is told %v", err)
 		}
 		<-ta.Done()
-		if err := ta.Renew(t.Context()); !errors.Is(err, ErrExpired) || wrote {
-			t.Errorf("G8: Renew after the end: %v, wrote %v", err, wrote)
+		if err := ta.Renew(t.Context()); !errors.Is(err, ErrExpired) || wrote.Load() {
+			t.Errorf("G8: Renew after the end: %v, wrote %v", err, wrote.Load())
 		}
 		if loss, err := ta.Loss(within(t, time.Minute)); loss.Kind != LossSuperseded || loss.Leader != "b" || err != nil {
 			t.Errorf("H2: the loss is %v, %v", loss, err)
@@ -265,21 +266,23 @@ func TestScenario08To10AnswersOfTheCoordinatorAreLost(t *testing.T) {
 		t.Run(kmsg.NameForKey(key), func(t *testing.T) {
 			onStage(t, model.Config{}, func(t *testing.T, s *stage) {
 				a := s.member("a")
-				lose := 2
-				s.onSend = nil
-				s.links["a"].drop = func(req kmsg.Request) bool {
-					if req.Key() != key || lose == 0 || key == 22 && req.(*kmsg.InitProducerIDRequest).TransactionalID == nil {
-						return false
+				var lose atomic.Int32
+				lose.Store(2)
+				s.links["a"].set(func(l *link) {
+					l.drop = func(req kmsg.Request) bool {
+						if req.Key() != key || lose.Load() == 0 || key == 22 && req.(*kmsg.InitProducerIDRequest).TransactionalID == nil {
+							return false
+						}
+						lose.Add(-1)
+						return true
 					}
-					lose--
-					return true
-				}
+				})
 				ta := win(t, a, "r")
 				time.Sleep(time.Minute)
-				if ta.Err() != nil || lose > 0 {
+				if ta.Err() != nil || lose.Load() > 0 {
 					t.Fatalf("two lost answers of %s cost the leadership: %v", kmsg.NameForKey(key), ta.Err())
 				}
-				lose = 2 // and in office
+				lose.Store(2) // and in office
 				time.Sleep(time.Minute)
 				if ta.Err() != nil {
 					t.Errorf("in office: %v", ta.Err())
@@ -393,11 +396,11 @@ func TestScenario15And16EpochsRunOutAndTermsGrow(t *testing.T) {
 }
 
 func TestScenario17ASilentRoleIsForgottenAndLedAnew(t *testing.T) {
-	onStage(t, model.Config{IDExpiration: time.Hour}, func(t *testing.T, s *stage) {
+	onStage(t, model.Config{IDExpiration: 5 * time.Minute}, func(t *testing.T, s *stage) {
 		a, b := s.member("a"), s.member("b")
 		ta := win(t, a, "r")
 		s.links["a"].pause()
-		time.Sleep(3 * time.Hour)
+		time.Sleep(20 * time.Minute)
 		if st, err := b.Describe(within(t, time.Minute), "r"); err != nil || st.Epoch != lead.NoToken || st.Leader != "" {
 			t.Errorf("of a forgotten id: %+v, %v", st, err)
 		}
@@ -512,7 +515,9 @@ func TestScenario22TheTopicIsDeletedOrMadeAnewWhileLed(t *testing.T) {
 			case <-time.After(brief.Lease):
 				t.Fatal("it goes on without its topic")
 			}
-			if s.topics != 1 {
+			made := 0
+			s.with(func(*model.Cluster) { made = s.topics })
+			if made != 1 {
 				t.Error("the topic was made anew silently")
 			}
 			ctx := within(t, time.Minute)
@@ -551,19 +556,22 @@ func TestScenario25And26Replicas(t *testing.T) {
 			onStage(t, model.Config{TransactionVersion: 2}, func(t *testing.T, s *stage) {
 				a := s.member("a")
 				ta := win(t, a, "r")
-				left := 5
-				s.links["a"].answer = func(req kmsg.Request) int16 {
-					if req.Key() != key || left == 0 {
-						return 0
+				var left atomic.Int32
+				left.Store(5)
+				s.links["a"].set(func(l *link) {
+					l.answer = func(req kmsg.Request) int16 {
+						if req.Key() != key || left.Load() == 0 {
+							return 0
+						}
+						left.Add(-1)
+						return code
 					}
-					left--
-					return code
-				}
+				})
 				time.Sleep(2 * brief.Lease)
-				if ta.Err() != nil || left > 0 {
+				if ta.Err() != nil || left.Load() > 0 {
 					t.Errorf("five answers of %d to %s: %v", code, kmsg.NameForKey(key), ta.Err())
 				}
-				left = -1 // and then for ever
+				left.Store(-1) // and then for ever
 				<-ta.Done()
 				if !errors.Is(ta.Err(), ErrExpired) {
 					t.Errorf("for ever: %v", ta.Err())
@@ -579,15 +587,15 @@ func TestScenario27To29WallClocksAreNotBelieved(t *testing.T) {
 		ta := win(t, a, "r")
 		next := s.candidate(b, "r")
 		time.Sleep(2 * brief.Renew)
-		s.links["b"].skew = 10 * time.Minute // a standby far ahead
+		s.links["b"].set(func(l *link) { l.skew = 10 * time.Minute })        // a standby far ahead
 		for _, skew := range []time.Duration{time.Hour, -2 * time.Hour, 0} { // and a leader whose clock jumps
-			s.links["a"].skew = skew
+			s.links["a"].set(func(l *link) { l.skew = skew })
 			time.Sleep(3 * brief.Lease)
 		}
 		if ta.Err() != nil || s.mintsOf("b") != 0 {
 			t.Errorf("preempted by a clock: %v, %d epochs taken", ta.Err(), s.mintsOf("b"))
 		}
-		s.links["a"].skew = time.Hour
+		s.links["a"].set(func(l *link) { l.skew = time.Hour })
 		time.Sleep(brief.Renew + time.Second) // its last lease ends an hour ahead
 		s.links["a"].setCut(true, nil)
 		if _, took := s.after(next, 10*time.Minute); took > brief.Lease+brief.Stagger+2*time.Second {
@@ -610,12 +618,14 @@ func TestScenario30RightsThatAreMissingAreNamed(t *testing.T) {
 			_ = win(t, helper, "elsewhere").Resign(t.Context())
 			_, _ = helper.registrar.register(t.Context(), "r") // so that there is something to read
 			e := s.member("a")
-			s.links["a"].answer = func(req kmsg.Request) int16 {
-				if req.Key() == c.key && (c.key != 22 || req.(*kmsg.InitProducerIDRequest).TransactionalID != nil) {
-					return c.code
+			s.links["a"].set(func(l *link) {
+				l.answer = func(req kmsg.Request) int16 {
+					if req.Key() == c.key && (c.key != 22 || req.(*kmsg.InitProducerIDRequest).TransactionalID != nil) {
+						return c.code
+					}
+					return 0
 				}
-				return 0
-			}
+			})
 			_, err := e.Campaign(within(t, time.Minute), "r")
 			if !errors.Is(err, ErrAuthorization) || err == nil || !contains(err.Error(), c.want) {
 				t.Errorf("code %d to %s: %v", c.code, kmsg.NameForKey(c.key), err)
@@ -636,12 +646,14 @@ func contains(s, part string) bool {
 func TestScenario30ALeaderThatLosesItsRightsStepsDown(t *testing.T) {
 	onStage(t, model.Config{TransactionVersion: 2}, func(t *testing.T, s *stage) {
 		ta := win(t, s.member("a"), "r")
-		s.links["a"].answer = func(req kmsg.Request) int16 {
-			if req.Key() == 24 {
-				return 53
+		s.links["a"].set(func(l *link) {
+			l.answer = func(req kmsg.Request) int16 {
+				if req.Key() == 24 {
+					return 53
+				}
+				return 0
 			}
-			return 0
-		}
+		})
 		<-ta.Done()
 		if !errors.Is(ta.Err(), ErrAuthorization) {
 			t.Error(ta.Err())
@@ -682,19 +694,22 @@ func TestScenario35AnEndThatArrivesLateIsResolved(t *testing.T) {
 		ta := win(t, s.member("a"), "r")
 		for _, commit := range []bool{true, false} {
 			// An EndTxn of the pair arrives in the middle of each renewal.
-			once := true
-			s.links["a"].before = func(req kmsg.Request) {
-				if p, ok := req.(*kmsg.ProduceRequest); !ok || p.TransactionID == nil || !once {
-					return
+			var once atomic.Bool
+			once.Store(true)
+			s.links["a"].set(func(l *link) {
+				l.before = func(req kmsg.Request) {
+					if p, ok := req.(*kmsg.ProduceRequest); !ok || p.TransactionID == nil || !once.Load() {
+						return
+					}
+					once.Store(false)
+					pair := ta.lease.w.Pair()
+					end := kmsg.NewPtrEndTxnRequest()
+					end.Version, end.TransactionalID, end.ProducerID, end.ProducerEpoch, end.Commit = 4, "r", int64(pair.ID), int16(pair.Epoch), commit
+					s.with(func(m *model.Cluster) { m.Handle(time.Now(), model.AnyBroker, end) })
 				}
-				once = false
-				pair := ta.lease.w.Pair()
-				end := kmsg.NewPtrEndTxnRequest()
-				end.Version, end.TransactionalID, end.ProducerID, end.ProducerEpoch, end.Commit = 4, "r", int64(pair.ID), int16(pair.Epoch), commit
-				s.with(func(m *model.Cluster) { m.Handle(time.Now(), model.AnyBroker, end) })
-			}
+			})
 			time.Sleep(2 * brief.Lease)
-			if ta.Err() != nil || once {
+			if ta.Err() != nil || once.Load() {
 				t.Errorf("a late end, commit %v: %v", commit, ta.Err())
 			}
 		}

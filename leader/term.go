@@ -9,6 +9,7 @@ import (
 
 	"github.com/ottla/ottla/internal/core/lead"
 	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/producer"
 )
 
 // Term is one leadership of a role. It is safe for concurrent use. It ends
@@ -34,6 +35,7 @@ type Term struct {
 	why      Loss
 	explains chan struct{} // closed once why is filled in
 	left     leftover
+	producer *producer.Producer // the bound one, nil until it is asked for
 }
 
 // leftover is what a resignation has not done yet.

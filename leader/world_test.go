@@ -164,8 +164,17 @@ func (l *link) live() {
 	}
 }
 
+// set changes the faults.
+func (l *link) set(f func(l *link)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(l)
+}
+
 func (l *link) now() lead.Now {
 	l.live()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return lead.Now{Local: time.Since(l.w.start), Wall: kafka.TimestampOf(time.Now().Add(l.skew))}
 }
 
@@ -211,16 +220,19 @@ func (l *link) RequestBroker(ctx context.Context, id kafka.NodeID, req kmsg.Requ
 	if fate.wait(ctx) != nil || l.severed(req.Key()) || fate.lost {
 		return hang()
 	}
-	if l.before != nil {
-		l.before(req)
+	l.mu.Lock()
+	before, answer, drop := l.before, l.answer, l.drop
+	l.mu.Unlock()
+	if before != nil {
+		before(req)
 	}
-	if l.answer != nil {
-		if code := l.answer(req); code != 0 {
+	if answer != nil {
+		if code := answer(req); code != 0 {
 			return refusal(req, code), nil
 		}
 	}
 	resp := l.w.handle(ctx, l, id, req)
-	if l.drop != nil && l.drop(req) {
+	if drop != nil && drop(req) {
 		return hang()
 	}
 	if fate.again > 0 {

@@ -37,7 +37,8 @@ type Producer struct {
 	reports  reporter
 
 	topicMu sync.Mutex
-	over    error // guarded by topicMu: set when the producer closes
+	over    error    // guarded by topicMu: set when the producer closes
+	bound   *binding // nil = it has its own identity
 }
 
 // spreader is the random source for records without key.
@@ -68,12 +69,14 @@ func New(c *cluster.Cluster, cfg Config) (*Producer, error) {
 	return start(clusterSeam{c}, cfg)
 }
 
-func start(s seam, cfg Config) (*Producer, error) {
+func start(s seam, cfg Config) (*Producer, error) { return launch(s, cfg, nil) }
+
+func launch(s seam, cfg Config, b *binding) (*Producer, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{cfg: cfg, seam: s, tasks: task.New(context.Background())}
+	p := &Producer{cfg: cfg, seam: s, bound: b, tasks: task.New(context.Background())}
 	p.spreader.rng = s.NewRand()
 	p.inbox.wake = make(chan struct{}, 1)
 	p.budget.init(cfg.BufferBytes)

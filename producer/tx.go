@@ -29,6 +29,7 @@ var (
 type Tx struct {
 	p    *Producer
 	gate gate
+	loan loan // of a bound producer
 }
 
 // Begin opens a transaction. The first one fetches the producer's identity,
@@ -56,11 +57,15 @@ func (p *Producer) Begin(ctx context.Context) (*Tx, error) {
 		}
 	}
 	t := &Tx{p: p}
+	if err := t.borrow(ctx); err != nil {
+		return nil, err
+	}
 	err := p.call(ctx, func(a *actor, _ time.Time, id produce.CallID) {
 		a.tx.begins[id] = t
 		a.tx.rules.OnBegin(id)
 	})
 	if err != nil {
+		t.giveBack(false, err)
 		return nil, err
 	}
 	return t, nil
@@ -83,6 +88,7 @@ func (t *Tx) Append(ctx context.Context, r kafka.Record) (Receipt, error) {
 		return Receipt{}, errEnding
 	}
 	defer t.gate.leave()
+	t.loan.used.Store(true)
 	return t.p.append(ctx, r)
 }
 
@@ -93,6 +99,7 @@ func (t *Tx) AppendAll(ctx context.Context, rs []kafka.Record, to []Receipt) ([]
 		return to, errEnding
 	}
 	defer t.gate.leave()
+	t.loan.used.Store(true)
 	return t.p.appendAll(ctx, rs, to)
 }
 
@@ -116,6 +123,7 @@ func (t *Tx) SendOffsets(ctx context.Context, group kafka.GroupMetadata, offsets
 	if len(offsets) == 0 {
 		return nil
 	}
+	t.loan.used.Store(true)
 	req := offsetsRequest(t.p.cfg.TransactionalID, group, offsets)
 	return t.call(ctx, "commit offsets in the transaction", func(a *actor, now time.Time, id produce.CallID) {
 		a.tx.offsets[id] = req
@@ -142,10 +150,15 @@ func (t *Tx) Commit(ctx context.Context) error {
 	if err := t.gate.wait(ctx); err != nil {
 		return &kafka.OpError{Op: "commit", Broker: kafka.NoNode, Partition: -1, Err: endedWait{err}}
 	}
-	return t.call(ctx, "commit", func(a *actor, now time.Time, id produce.CallID) {
+	if err := t.join(ctx); err != nil {
+		return err
+	}
+	err := t.call(ctx, "commit", func(a *actor, now time.Time, id produce.CallID) {
 		a.hurryAll()
 		a.tx.rules.OnCommit(now, id)
 	})
+	t.giveBack(true, err)
+	return err
 }
 
 // Abort ends the transaction so that nothing of it becomes visible: records not
@@ -157,7 +170,9 @@ func (t *Tx) Commit(ctx context.Context) error {
 // the transaction is aborted, [ErrCommitted] that it had been committed.
 func (t *Tx) Abort(ctx context.Context) error {
 	t.gate.close()
-	return t.call(ctx, "abort", func(a *actor, now time.Time, id produce.CallID) { a.tx.rules.OnAbort(now, id) })
+	err := t.call(ctx, "abort", func(a *actor, now time.Time, id produce.CallID) { a.tx.rules.OnAbort(now, id) })
+	t.giveBack(false, err)
+	return err
 }
 
 // call is [Producer.call] for a call about t, if it is the last transaction.

@@ -35,7 +35,7 @@ type coordinators interface {
 func newTxActor(p *Producer, m *produce.Machine) *txActor {
 	return &txActor{
 		p: p, rules: produce.NewTransactions(m),
-		asker: &asker{p.seam.(coordinators), p.cfg.TransactionalID, int32(p.cfg.TransactionTimeout.Milliseconds())},
+		asker: &asker{p.seam.(coordinators), p.cfg.TransactionalID, int32(p.cfg.TransactionTimeout.Milliseconds()), p.bound},
 		calls: map[produce.CallID]chan<- error{}, begins: map[produce.CallID]*Tx{},
 		offsets: map[produce.CallID]*kmsg.TxnOffsetCommitRequest{},
 	}

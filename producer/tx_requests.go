@@ -42,6 +42,7 @@ type asker struct {
 	coordinators
 	id      string
 	timeout int32 // of a transaction, ms
+	bound   *binding
 }
 
 func (k *asker) coordinator(maxVersion int16) kmsg.Requestor {
@@ -49,6 +50,9 @@ func (k *asker) coordinator(maxVersion int16) kmsg.Requestor {
 }
 
 func (k *asker) initProducer(ctx context.Context, act produce.InitProducer) produce.Reply {
+	if k.bound != nil {
+		return k.bound.identity(act)
+	}
 	bumping, err := k.bumping(ctx, k.id)
 	if err != nil {
 		return produce.Reply{Err: endedWait{err}, ID: -1}
