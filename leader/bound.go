@@ -159,23 +159,21 @@ func (b *bound) End(e producer.Ending) {
 	}
 }
 
-// replaceProducer lets the next call of Producer make a new one.
+// replaceProducer ends the bound producer. The next call of Producer makes a new
+// one, while the leadership lasts.
 func (t *Term) replaceProducer() {
 	t.mu.Lock()
 	old := t.producer
 	t.producer = nil
 	t.mu.Unlock()
-	t.closeBeside(old)
+	t.e.closeBeside(old)
 }
-
-// closeProducer ends the bound producer with the leadership.
-func (t *Term) closeProducer() { t.replaceProducer() }
 
 // closeBeside closes a producer on a goroutine of its own: it may be one of the
 // producer's own that asks.
-func (t *Term) closeBeside(p *producer.Producer) {
-	if p != nil && !t.e.tasks.Go(func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, min(t.e.cfg.RequestTimeout, t.e.cfg.Lease/2))
+func (e *Elector) closeBeside(p *producer.Producer) {
+	if p != nil && !e.tasks.Go(func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, min(e.cfg.RequestTimeout, e.cfg.Lease/2))
 		defer cancel()
 		_ = p.Shutdown(ctx) // ends an open transaction
 		return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ottla/ottla/internal/core/lead"
+	"github.com/ottla/ottla/internal/core/retry"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -138,7 +139,8 @@ func (c *campaign) attempt() (*Term, error) {
 
 // retries reports whether what failed may go better next time.
 func (c *campaign) retries(err error) bool {
-	return !hopeless(err) && !errors.Is(err, ErrDuplicateMember)
+	refused := errors.Is(err, ErrAdmin) && codeOf(err) > 0 && retry.Of(codeOf(err)) == retry.Fatal // such as too many replicas
+	return !hopeless(err) && !refused && !errors.Is(err, ErrDuplicateMember)
 }
 
 // lost takes note of a race that another won: no mint before its lease was

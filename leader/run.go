@@ -44,7 +44,9 @@ func endedBy(err error, t *Term) bool {
 func (e *Elector) serve(ctx context.Context, t *Term, work func(ctx context.Context, t *Term) error) (lost bool, err error) {
 	wctx, cancel := context.WithCancelCause(t.Context())
 	stop := context.AfterFunc(ctx, func() {
-		t.stopRenewing()
+		t.mu.Lock()
+		t.holder.Stop() // the lease runs out by itself if work does not return
+		t.mu.Unlock()
 		cancel(context.Cause(ctx))
 	})
 	var once sync.Once
@@ -64,11 +66,4 @@ func (e *Elector) serve(ctx context.Context, t *Term, work func(ctx context.Cont
 	err = work(wctx, t)
 	release()
 	return lost, err
-}
-
-// stopRenewing lets the lease run out.
-func (t *Term) stopRenewing() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.holder.Stop()
 }

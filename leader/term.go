@@ -148,7 +148,7 @@ func (t *Term) end(reason error) {
 	close(t.done)
 	t.mu.Unlock()
 	t.cancel(reason)
-	t.closeProducer()
+	t.replaceProducer()
 	t.e.forget(t)
 	kind := EventLost
 	if errors.Is(reason, ErrResigned) || errors.Is(reason, ErrClosed) {
