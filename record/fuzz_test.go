@@ -131,6 +131,11 @@ func FuzzReader(f *testing.F) {
 		if short.Err() != nil {
 			typed(t, short.Err())
 		}
+		var check Reader
+		check.Reset(b, payload)
+		if err := check.Check(); (err == nil) != (short.Err() == nil) || err != nil && err.Error() != short.Err().Error() {
+			t.Fatalf("%v, Check says %v", short.Err(), err)
+		}
 		if room := cap(short.slab); room > slabSize && room > len(payload) {
 			t.Fatalf("a slab for %d headers, from %d bytes", room, len(payload))
 		}

@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/record"
 	"github.com/ottla/ottla/record/compress"
 )
@@ -15,7 +14,6 @@ type Decoder struct {
 
 	inflate compress.Decompressor
 	reader  record.Reader
-	scratch kafka.Record
 }
 
 // Decode verifies the batch, decompresses it and checks that every record can
@@ -33,9 +31,5 @@ func (d *Decoder) Decode(b record.Batch, dst []byte) ([]byte, error) {
 		return nil, err
 	}
 	d.reader.Reset(b, payload)
-	for d.reader.Next(&d.scratch) {
-		d.reader.Recycle()
-	}
-	d.scratch = kafka.Record{}
-	return payload, d.reader.Err()
+	return payload, d.reader.Check()
 }
