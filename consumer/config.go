@@ -38,7 +38,9 @@ type Reset int8
 // The reset policies.
 const (
 	// ResetNearest goes on at the first offset of the log if the position fell
-	// behind retention, and else at its end, with a *kafka.DataLossError.
+	// behind retention, and else at its end, with a *kafka.DataLossError. Where the
+	// log was truncated below the position, all policies but ResetFail go on where
+	// it parted from what was read, with the same error.
 	ResetNearest  = Reset(fetch.ResetNearest)
 	ResetEarliest = Reset(fetch.ResetEarliest) // goes on at the first offset of the log
 	ResetLatest   = Reset(fetch.ResetLatest)   // goes on at the end of the log
@@ -95,7 +97,7 @@ func starts(at map[kafka.TopicPartition]Start) map[kafka.TopicPartition]fetch.St
 type PositionReset struct {
 	kafka.TopicPartition
 	Old, New kafka.Offset
-	Reason   error // a *kafka.OutOfRangeError
+	Reason   error // a *kafka.OutOfRangeError, or a *kafka.DataLossError where the log was truncated
 }
 
 // Log is what brokers last said of a partition's log. Offsets are -1 where they
@@ -145,8 +147,9 @@ type Config struct {
 	// for, while Budget has room; 0 = one less than GOMAXPROCS.
 	Workers int
 	// ReuseBuffers recycles the memory of answers and of decompressed batches, which
-	// costs less and keeps memory flat: what Poll returned is valid until the next Poll, of Batches and Records until the next step.
-	// Without it everything stays valid as long as it is referenced. Run refuses it.
+	// costs less and keeps memory flat: what Poll returned is valid until the next
+	// Poll, of Batches and Records until the next step. Without it everything stays
+	// valid as long as it is referenced. Run refuses it.
 	ReuseBuffers bool
 	// UnknownTopicTimeout is how long a topic that existed may be unknown to the
 	// brokers before its partitions stop; 0 = 5 s. One that never existed is

@@ -15,7 +15,7 @@ import (
 //	revoked:   withhold, which waits for unfinished work; the callback; a commit
 //	           of finished; then revoke
 //	lost:      revoke, and nothing of its result is committed
-//	in between: finished, for commits; finishAll for a Commit that counts
+//	in between: finished, for commits; finish, for a Commit that counts
 //	           everything handed out; tell, for an error that Poll is to return
 //
 // What is finished: with Poll and Batches everything that was handed out, when

@@ -30,6 +30,9 @@ func (m *Machine) Ahead() (Work, bool) {
 	var first *chunk
 	best := aheadDepth
 	for _, p := range m.shelf.ring {
+		if best == 0 {
+			break
+		}
 		if p.paused || p.withheld {
 			continue
 		}
