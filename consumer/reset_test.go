@@ -73,7 +73,7 @@ func TestF32AResetGoesOnWhenTheUserHasTheBatch(t *testing.T) {
 					resp.Topics = append(resp.Topics, rt)
 					return sim.Reply(resp)
 				})
-				cons, err := New(c, Config{})
+				cons, err := New(c, Config{Budget: 16 << 10, PartitionMaxBytes: 4 << 10}) // the log has no end
 				if err != nil {
 					t.Fatal(err)
 				}
