@@ -268,9 +268,20 @@ func TestA6ResolveReadsWhatBecameOfALostDeletion(t *testing.T) {
 		if !errors.As(res[0].Err, &in) {
 			t.Fatal(res[0].Err)
 		}
-		r.sim.Broker(2).Close() // a broker without a word may still show it
+		gone := func(q *sim.Request) sim.Answer {
+			resp := r.sim.Metadata(q)
+			for i := range resp.Topics {
+				resp.Topics[i].ErrorCode, resp.Topics[i].Partitions = 3, nil
+			}
+			return sim.Reply(resp)
+		}
+		r.sim.Broker(2).Handle(3, gone)
 		if got, err := in.Resolve(r.within(2 * time.Minute)); got != Unknown || err == nil {
 			t.Errorf("it is there at one of two brokers: %v, %v", got, err)
+		}
+		r.sim.Broker(2).Close()
+		if got, err := in.Resolve(r.within(2 * time.Minute)); got != Unknown || err == nil {
+			t.Errorf("it is there, and one broker says nothing: %v, %v", got, err)
 		}
 		r.sim.Update(func(tp *sim.Topology) { tp.Topics = nil })
 		if got, err := in.Resolve(r.within(time.Minute)); got != Done || err != nil {

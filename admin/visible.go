@@ -147,25 +147,24 @@ func lacking(views []view, w wanted) []kafka.NodeID {
 }
 
 // madeOf reads whether some broker shows what was made: one proves it.
-func (a *client) madeOf(w wanted) func(context.Context) reading {
-	return a.reads(w, func(without, answers int) bool { return without < answers })
-}
+func (a *client) madeOf(w wanted) func(context.Context) reading { return a.reads(w, 1) }
 
 // goneOf reads whether all brokers show that something is gone: one that does
-// not may be behind.
-func (a *client) goneOf(w wanted) func(context.Context) reading {
-	return a.reads(w, func(without, answers int) bool { return without == 0 })
-}
+// not may be behind, and while they differ nothing is proven.
+func (a *client) goneOf(w wanted) func(context.Context) reading { return a.reads(w, 0) }
 
-func (a *client) reads(w wanted, proven func(without, answers int) bool) func(context.Context) reading {
+// reads reads what brokers show of a change; enough of them prove it, 0 is all
+// that answer.
+func (a *client) reads(w wanted, enough int) func(context.Context) reading {
 	return func(ctx context.Context) reading {
 		views, all, err := a.views(ctx, []wanted{w})
+		showing := len(views) - len(lacking(views, w))
 		switch {
 		case err != nil || len(views) == 0:
 			return unreadable
-		case proven(len(lacking(views, w)), len(views)):
+		case showing == len(views) || enough > 0 && showing >= enough:
 			return shown
-		case len(views) < all:
+		case showing > 0 || len(views) < all:
 			return unreadable
 		}
 		return notShown
