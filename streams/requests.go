@@ -63,7 +63,7 @@ func heartbeatVersion(ctx context.Context, k Kafka, group string) (int16, error)
 		return 0, err
 	}
 	if !ok {
-		return 0, &UnsupportedError{Missing: "StreamsGroupHeartbeat (API 88)", Hint: "streams groups need Kafka 4.2 or newer"}
+		return 0, errNoStreams()
 	}
 	level, _, err := k.FinalizedFeature(ctx, feature)
 	if err != nil {
@@ -76,6 +76,11 @@ func heartbeatVersion(ctx context.Context, k Kafka, group string) (int16, error)
 		}
 	}
 	return min(hi, maxHeartbeat), nil
+}
+
+// errNoStreams is a coordinator that is too old.
+func errNoStreams() error {
+	return &UnsupportedError{Missing: "StreamsGroupHeartbeat (API 88)", Hint: "streams groups need Kafka 4.2 or newer"}
 }
 
 // send sends a heartbeat, once.
@@ -91,6 +96,10 @@ func (a *actor) send(ctx context.Context, act *core.SendAction) {
 	var code int16
 	if err == nil {
 		code = r.ErrorCode
+	}
+	var version *kafka.VersionError
+	if errors.As(err, &version) && version.BrokerMax < 0 {
+		err = errNoStreams()
 	}
 	a.tracer.heartbeat(a.cfg.Group, act.Req.MemberEpoch, time.Since(began), code, err)
 	a.post(ctx, func(now time.Time) {

@@ -154,6 +154,7 @@ type coordinator struct {
 	target  func(member string) Tasks
 	epoch   int32
 	onDesc  func(q *sim.Request) sim.Answer
+	slow    time.Duration // of a describe
 }
 
 type simMember struct {
@@ -284,7 +285,7 @@ func (c *coordinator) describe(q *sim.Request) sim.Answer {
 		g.Members = append(g.Members, d)
 	}
 	resp.Groups = append(resp.Groups, g)
-	return sim.Reply(resp)
+	return sim.Answer{Response: resp, Delay: c.slow}
 }
 
 // active are tasks named as "0_1".
