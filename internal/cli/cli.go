@@ -158,6 +158,7 @@ func (a *app) commands() []*cobra.Command {
 		watchdogCommand(),
 		requestCommand(a),
 		benchCommand(a),
+		streamsCommand(a),
 		brokerCommand(a),
 		demoCommand(a),
 		completionCommand(a),

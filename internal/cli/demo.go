@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,7 @@ import (
 type demoSummary struct {
 	OK      bool         `json:"ok"`
 	Records *demoRecords `json:"records,omitempty"`
+	Streams *demoStreams `json:"streams,omitempty"`
 	TookMS  int64        `json:"took_ms"`
 }
 
@@ -38,9 +41,10 @@ func demoCommand(a *app) *cobra.Command {
 	return outputFlag(&cobra.Command{
 		Use:   "demo",
 		Short: "Show ottla at work, on a cluster in memory",
-		Long: "Show ottla at work: producers and consumers go on while the connections of a broker are cut and come back.\n\n" +
+		Long: "Show ottla at work: producers and consumers go on while the connections of a broker are cut and come back, and two\n" +
+			"members of a Streams group share tasks until one leaves.\n\n" +
 			"It starts a cluster of three brokers in memory; with --bootstrap it uses that cluster, in topics of its own that\n" +
-			"it deletes afterwards. It ends by itself within 20 s, with status 1 if a record was lost or came twice.",
+			"it deletes afterwards. It ends by itself within 20 s, with status 1 if a record was lost or came twice, or a task was held twice.",
 		Example: "  ottla demo\n  ottla demo -o json",
 		Args:    takes(),
 		RunE:    func(*cobra.Command, []string) error { return demo(a) },
@@ -58,15 +62,19 @@ func demo(a *app) error {
 	}
 	defer stop()
 	view := newDemoView(a, began)
+	tasks := startStreamsDemo(ctx, a, cfg, view)
 	part, err := runRecordsDemo(ctx, a, cfg, view)
+	shared, streamsErr := tasks()
 	view.end()
-	if err != nil {
+	if err = cmp.Or(err, streamsErr); err != nil {
 		if a.interrupted() {
 			return errInterrupted
 		}
 		return err
 	}
-	sum := demoSummary{OK: part.ok(), Records: &part.demoRecords, TookMS: time.Since(began).Milliseconds()}
+	sum := demoSummary{
+		OK: part.ok() && (shared == nil || shared.DoubleOwned == 0), Records: &part.demoRecords, Streams: shared, TookMS: time.Since(began).Milliseconds(),
+	}
 	if err := printDemo(a, &sum, part); err != nil {
 		return err
 	}
@@ -86,7 +94,7 @@ func demoCluster(a *app) (cluster.Config, func(), error) {
 		cfg, err := a.clusterConfig(s)
 		return cfg, func() {}, err
 	}
-	c, err := ottlatest.Start(ottlatest.Config{})
+	c, err := ottlatest.Start(ottlatest.Config{Streams: ottlatest.Streams{Heartbeat: 500 * time.Millisecond}})
 	if err != nil {
 		return cluster.Config{}, nil, err
 	}
@@ -106,16 +114,24 @@ func printDemo(a *app, sum *demoSummary, part *demoResult) error {
 		}
 	}
 	r := sum.Records
-	return a.stdout.printf("records: %d produced, %d consumed, %d lost, %d duplicated\n%s (%.1f s)",
-		r.Produced, r.Consumed, r.Lost, r.Duplicated, verdict, float64(sum.TookMS)/1000)
+	if err := a.stdout.printf("records: %d produced, %d consumed, %d lost, %d duplicated", r.Produced, r.Consumed, r.Lost, r.Duplicated); err != nil {
+		return err
+	}
+	if s := sum.Streams; s != nil {
+		if err := a.stdout.printf("streams: %d members shared %d tasks, %d held by both at once", s.Members, s.Tasks, s.DoubleOwned); err != nil {
+			return err
+		}
+	}
+	return a.stdout.printf("%s (%.1f s)", verdict, float64(sum.TookMS)/1000)
 }
 
 // demoTopic is a name that nobody else has.
 func demoTopic() string { return "ottla-demo-" + strings.ToLower(rand.Text()[:10]) }
 
 // demoView is the live view: one screen on a terminal, plain lines elsewhere,
-// nothing with -o json. It is used by one goroutine.
+// nothing with -o json. The parts share it.
 type demoView struct {
+	mu    sync.Mutex // held by event and state
 	app   *app
 	began time.Time
 	drawn int      // lines on the screen
@@ -127,6 +143,12 @@ func newDemoView(a *app, began time.Time) *demoView { return &demoView{app: a, b
 
 // event tells something that happened.
 func (v *demoView) event(format string, args ...any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.eventLocked(format, args...)
+}
+
+func (v *demoView) eventLocked(format string, args ...any) {
 	text := fmt.Sprintf("%5.1f s  %s", time.Since(v.began).Seconds(), fmt.Sprintf(format, args...))
 	switch {
 	case v.app.stdout.json:
@@ -142,13 +164,15 @@ func (v *demoView) event(format string, args ...any) {
 
 // state tells how things stand: often on a terminal, once a second elsewhere.
 func (v *demoView) state(lines []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	now := time.Now()
 	if v.app.stdout.json || now.Before(v.next) {
 		return
 	}
 	if !v.app.stdout.terminal {
 		v.next = now.Add(time.Second)
-		v.event("%s", strings.Join(lines, " · "))
+		v.eventLocked("%s", strings.Join(lines, " · "))
 		return
 	}
 	v.next = now.Add(100 * time.Millisecond)

@@ -133,7 +133,11 @@ func TestTheDemosSummaryHasItsShape(t *testing.T) {
 	res := ottla(t, "demo", "-o", "json")
 	got := decode[map[string]any](t, res)
 	records, _ := got["records"].(map[string]any)
-	if got["ok"] != true || len(got) != 3 || len(records) != 4 || records["lost"] != 0.0 || records["duplicated"] != 0.0 || records["produced"] == 0.0 || got["took_ms"] == nil {
+	tasks, _ := got["streams"].(map[string]any)
+	if tasks["members"] != 2.0 || tasks["tasks"] != 4.0 || tasks["double_owned"] != 0.0 {
+		t.Errorf("%s", res.stdout)
+	}
+	if got["ok"] != true || len(got) != 4 || len(records) != 4 || records["lost"] != 0.0 || records["duplicated"] != 0.0 || records["produced"] == 0.0 || got["took_ms"] == nil {
 		t.Errorf("%s", res.stdout)
 	}
 }
