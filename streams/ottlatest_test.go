@@ -30,7 +30,7 @@ func inMemory(t *testing.T, cfg ottlatest.Config, f func(s *stage, k *ottlatest.
 			c.Close()
 			k.Close()
 		}()
-		f(&stage{
+		s := &stage{
 			t: t, ctx: ctx, k: c, minor: 4, prefix: "s-",
 			topic: func(name string, n int) {
 				if err := k.CreateTopic(name, n); err != nil {
@@ -42,7 +42,11 @@ func inMemory(t *testing.T, cfg ottlatest.Config, f func(s *stage, k *ottlatest.
 					t.Fatal(err)
 				}
 			},
-		}, k)
+		}
+		f(s, k)
+		for _, done := range s.closers {
+			done()
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -284,7 +285,7 @@ var scenarios = []struct {
 }
 
 func runScenarios(t *testing.T, with func(t *testing.T, run func(s *stage))) {
-	for _, sc := range scenarios {
+	for _, sc := range slices.Concat(scenarios, memberScenarios) {
 		t.Run(sc.name, func(t *testing.T) { with(t, sc.run) })
 	}
 }
