@@ -63,7 +63,8 @@ var memberScenarios = []struct {
 	}},
 	{"P29TheGroupGoesAlthoughAnInternalTopicIsGone", func(s *stage) {
 		s.quick("g")
-		top := reading(s.source("in", 1))
+		in := s.source("in", 1)
+		top := reading(in)
 		top.Subtopologies[0].Changelogs = []InternalTopic{
 			{Name: s.name("a-changelog"), Replicas: 1}, {Name: s.name("b-changelog"), Replicas: 1},
 		}
@@ -74,6 +75,10 @@ var memberScenarios = []struct {
 		}
 		if groups, err := List(s.ctx, s.k); err != nil || !slices.ContainsFunc(groups, func(g GroupListing) bool { return g.Group == s.name("g") }) {
 			s.t.Fatalf("%v, %v", groups, err)
+		}
+		// a broker forgets an empty group without offsets by itself
+		if err := m.Commit(s.ctx, map[kafka.TopicPartition]kafka.Commit{tp(in, 0): at(1)}); err != nil {
+			s.t.Fatal(err)
 		}
 		s.leave(m)
 		if err := deleteTopics(s.ctx, s.k, []string{s.name("a-changelog")}); err != nil {
