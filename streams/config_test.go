@@ -80,7 +80,7 @@ func TestM3NothingIsSentForABadConfig(t *testing.T) {
 	})
 }
 
-func TestM10M15IdsAreUUIDs(t *testing.T) {
+func TestM10_M15IdsAreUUIDs(t *testing.T) {
 	form := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	a, b := Config{Group: "g"}.withDefaults(), Config{Group: "g"}.withDefaults()
 	if a.ProcessID != b.ProcessID || !form.MatchString(a.ProcessID) {

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 		"group.streams.session.timeout.ms": "6000", "group.streams.min.session.timeout.ms": "1000",
 		"group.streams.heartbeat.interval.ms": "200", "group.streams.min.heartbeat.interval.ms": "100",
 		"group.streams.min.task.offset.interval.ms": "1000", "group.streams.task.offset.interval.ms": "1000",
+		"group.streams.max.size": fmt.Sprint(fullGroup),
 	}
 	os.Exit(sim.NoLeaks(func() int {
 		return realkafka.Run(m, realkafka.Options{Props: props}, func(c *realkafka.Cluster) { broker = c })

@@ -169,7 +169,7 @@ func TestM39TheInboxIsBounded(t *testing.T) {
 	}
 }
 
-func TestM36M38M40CommandsAreRecordedAndHeartbeatsKeepTime(t *testing.T) {
+func TestM36_M38_M40CommandsAreRecordedAndHeartbeatsKeepTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.co.assign(all("0_0"))
 		m := w.join()
@@ -230,7 +230,7 @@ func TestP19TheShutdownOfTheApplication(t *testing.T) {
 	})
 }
 
-func TestM43M49M59WhatEndsTheLoopEndsTheCalls(t *testing.T) {
+func TestM43_M49_M59WhatEndsTheLoopEndsTheCalls(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.co.assign(all("0_0"))
 		m := w.join()
@@ -266,7 +266,7 @@ func TestM43M49M59WhatEndsTheLoopEndsTheCalls(t *testing.T) {
 	})
 }
 
-func TestM44M47M49SubscribersSkipAndNeverBlock(t *testing.T) {
+func TestM44_M47_M49SubscribersSkipAndNeverBlock(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.join()
 		slow := make(chan Snapshot)
@@ -371,7 +371,7 @@ func TestM58LeaveAndCloseTogether(t *testing.T) {
 	})
 }
 
-func TestM59M60CloseSendsNoLeave(t *testing.T) {
+func TestM59_M60CloseSendsNoLeave(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.join(func(c *Config) { c.MemberID = "closed" })
 		m.Close()

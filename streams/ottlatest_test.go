@@ -15,7 +15,7 @@ import (
 func inMemory(t *testing.T, cfg ottlatest.Config, f func(s *stage, k *ottlatest.Cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cfg.InMemory, cfg.Seed = true, 7
+		cfg.InMemory, cfg.Seed, cfg.Streams.MaxSize = true, 7, fullGroup
 		k, err := ottlatest.Start(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -31,7 +31,7 @@ func inMemory(t *testing.T, cfg ottlatest.Config, f func(s *stage, k *ottlatest.
 			k.Close()
 		}()
 		s := &stage{
-			t: t, ctx: ctx, k: c, minor: 4, prefix: "s-",
+			t: t, ctx: ctx, k: c, minor: 4, memory: true, prefix: "s-",
 			topic: func(name string, n int) {
 				if err := k.CreateTopic(name, n); err != nil {
 					t.Fatal(err)

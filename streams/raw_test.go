@@ -21,6 +21,7 @@ type stage struct {
 	grow   func(name string, partitions int) // makes it have more partitions
 	prefix string                            // of names, so that runs do not meet
 	minor  int                               // of Kafka 4.x
+	memory bool                              // the in-memory cluster
 
 	closers []func() // of members, for a stage that ends before its test
 }

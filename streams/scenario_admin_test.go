@@ -20,7 +20,7 @@ var memberScenarios = []struct {
 	name string
 	run  func(s *stage)
 }{
-	{"C9P8CommitsGoByTheMembersEpoch", func(s *stage) {
+	{"C9_P8_CommitsGoByTheMembersEpoch", func(s *stage) {
 		in := s.source("in", 2)
 		s.quick("g")
 		m := s.owned("g", "m", reading(in))
@@ -45,7 +45,7 @@ var memberScenarios = []struct {
 		}
 		s.leave(m)
 	}},
-	{"C11P28ConfigsOfAGroup", func(s *stage) {
+	{"C11_P28_ConfigsOfAGroup", func(s *stage) {
 		if err := SetGroupConfigs(s.ctx, s.k, s.name("g"), map[string]string{"num.standby.replicas": "1"}); err != nil {
 			s.t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ var memberScenarios = []struct {
 			s.t.Fatalf("after it was deleted: %v", err)
 		}
 	}},
-	{"P16C6AnotherTopologyIsRefusedWithWhatToDo", func(s *stage) {
+	{"P16_C6_AnotherTopologyIsRefusedWithWhatToDo", func(s *stage) {
 		x, y := s.source("x", 1), s.source("y", 1)
 		s.quick("g")
 		m := s.owned("g", "m", reading(x))
@@ -114,7 +114,7 @@ var memberScenarios = []struct {
 			s.t.Fatalf("%v", err)
 		}
 	}},
-	{"P32P17TasksAreSharedAndNobodyElseIsDisturbed", func(s *stage) {
+	{"P32_P17_TasksAreSharedAndNobodyElseIsDisturbed", func(s *stage) {
 		in := s.source("in", 4)
 		s.quick("g")
 		a := s.owned("g", "a", reading(in))

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
+
+// fullGroup is group.streams.max.size of the stages.
+const fullGroup = 12
 
 // scenarios are the facts about coordinators that members depend on. They run on
 // the in-memory cluster and on real Kafka alike.
@@ -178,6 +182,25 @@ var scenarios = []struct {
 		req.MemberEpoch = -1
 		a.refuses(42, req)
 		a.ok(a.request(-1))
+	}},
+	{"C13AFullGroupAndAMemberThatIsKnown", func(s *stage) {
+		top := reading(s.source("in", 1))
+		s.quick("g")
+		var first *raw
+		for i := range fullGroup {
+			m := s.member("g", fmt.Sprint("m", i), top)
+			m.join()
+			if first == nil {
+				first = m
+			}
+		}
+		late := s.member("g", "late", top)
+		late.refuses(81, late.request(0))
+		if s.minor < 4 && !s.memory {
+			first.refuses(81, first.request(0))
+			return
+		}
+		first.join()
 	}},
 	{"C14StatesAndTopologyOfADescription", func(s *stage) {
 		top := reading(s.source("in", 2))

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-func TestM28B233P26AfterAnyFailureEverythingIsSent(t *testing.T) {
+func TestM28_B233_P26AfterAnyFailureEverythingIsSent(t *testing.T) {
 	fail := map[string]func(r *rig){
 		"14": func(r *rig) { r.code(14) }, "16": func(r *rig) { r.code(16) }, "15": func(r *rig) { r.code(15) },
 		"a lost connection": func(r *rig) { r.lose() },
@@ -52,7 +52,7 @@ func TestP27AfterASuccessfulAcknowledgementOnlyNulls(t *testing.T) {
 	}
 }
 
-func TestM26M29AnOwnedSetSetInFlightStaysPending(t *testing.T) {
+func TestM26_M29AnOwnedSetSetInFlightStaysPending(t *testing.T) {
 	r := newRig(t, nil).stable(2, "0_0", "0_1")
 	r.carriesNulls()
 	r.ack("0_0") // while the heartbeat is in flight
@@ -131,7 +131,7 @@ func TestM70ListsThatWereLostAreFound(t *testing.T) {
 	})
 }
 
-func TestM37M38CommandsNeverMoveTheDeadline(t *testing.T) {
+func TestM37_M38CommandsNeverMoveTheDeadline(t *testing.T) {
 	r := newRig(t, nil).stable(2, "0_0")
 	last := r.m.beat.last
 	for range 12 {
@@ -195,7 +195,7 @@ func TestM35ThrottlingIsHonoured(t *testing.T) {
 	want(t, r.now.Sub(at), 20*time.Second)
 }
 
-func TestM42P2AnOutageOfAnyLengthIsSurvived(t *testing.T) {
+func TestM42_P2AnOutageOfAnyLengthIsSurvived(t *testing.T) {
 	for _, d := range []time.Duration{10 * time.Minute, time.Hour} {
 		r := newRig(t, nil).stable(2, "0_0")
 		end := r.now.Add(d)
@@ -232,7 +232,7 @@ func TestM51BackoffDoublesToASecondAndNeverOverflows(t *testing.T) {
 	}
 }
 
-func TestM33M34WhatAnswersNeverDo(t *testing.T) {
+func TestM33_M34WhatAnswersNeverDo(t *testing.T) {
 	r := newRig(t, nil).stable(2, "0_0")
 	before := r.m.snap
 	resp := kmsg.NewPtrStreamsGroupHeartbeatResponse()
@@ -267,7 +267,7 @@ func count(lines []string, part string) int {
 	return n
 }
 
-func TestP30M30M45NullIsNotEmpty(t *testing.T) {
+func TestP30_M30_M45NullIsNotEmpty(t *testing.T) {
 	r := newRig(t, nil)
 	want(t, r.m.snap.HasTarget, false)
 	r.stable(2, "0_0")
@@ -282,7 +282,7 @@ func TestP30M30M45NullIsNotEmpty(t *testing.T) {
 	r.carries() // L() is sent after all was given up
 }
 
-func TestM63B227AnAnswerThatMakesNoSenseChangesNothing(t *testing.T) {
+func TestM63_B227AnAnswerThatMakesNoSenseChangesNothing(t *testing.T) {
 	for name, spoil := range map[string]func(*kmsg.StreamsGroupHeartbeatResponse){
 		"B227 some lists are null": func(p *kmsg.StreamsGroupHeartbeatResponse) { p.StandbyTasks = nil },
 		"an unknown subtopology":   func(p *kmsg.StreamsGroupHeartbeatResponse) { p.ActiveTasks[0].SubtopologyID = "9" },
@@ -335,7 +335,7 @@ func TestM63B227AnAnswerThatMakesNoSenseChangesNothing(t *testing.T) {
 	})
 }
 
-func TestP18P32AnEpochAloneIsNoNews(t *testing.T) {
+func TestP18_P32AnEpochAloneIsNoNews(t *testing.T) {
 	r := newRig(t, nil).stable(2, "0_0")
 	n := len(r.snaps)
 	r.ok(7)

@@ -65,7 +65,7 @@ func TestM12WithoutTagsTheListIsEmptyAndOptionalFieldsAreAbsent(t *testing.T) {
 
 // TestP10NoRequestOfVersion0HasTaskOffsets: brokers before 4.4 refuse any list,
 // an empty one too; the rig refuses it for every request it sees.
-func TestP10M20M31NoRequestOfVersion0HasTaskOffsets(t *testing.T) {
+func TestP10_M20_M31NoRequestOfVersion0HasTaskOffsets(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Offsets = map[TaskID]int64{{"0", 0}: 5} })
 	// the first look-up was answered with version 1 before the test could say so
 	want(t, r.out.Req.TaskOffsets != nil && r.out.Req.TaskEndOffsets != nil, true)
@@ -91,7 +91,7 @@ func TestP10M20M31NoRequestOfVersion0HasTaskOffsets(t *testing.T) {
 	want(t, q.TaskOffsets[0].Offset, int64(9))
 }
 
-func TestM22M50TheFirstJoinRetriesWithinItsBudget(t *testing.T) {
+func TestM13_M22_M50TheFirstJoinRetriesWithinItsBudget(t *testing.T) {
 	for _, code := range []int16{0, -1, 14, 15, 16, 27, 25, 110, 113} {
 		r := newRig(t, nil)
 		for range 6 {
@@ -230,7 +230,7 @@ func TestP14AnInstanceIDOnVersion0IsRefusedHere(t *testing.T) {
 	want(t, r.ended, true)
 }
 
-func TestM61B218HowMembersLeave(t *testing.T) {
+func TestM61_B218HowMembersLeave(t *testing.T) {
 	for _, c := range []struct {
 		name, instance string
 		mode           LeaveMode
@@ -314,7 +314,7 @@ func TestP12StaticMembersReleaseBeforeTheyJoinAgain(t *testing.T) {
 	})
 }
 
-func TestP1P31RejoinsThatAreRefused(t *testing.T) {
+func TestP1_P31RejoinsThatAreRefused(t *testing.T) {
 	t.Run("P1 110 to three rejoins", func(t *testing.T) {
 		r := newRig(t, nil)
 		r.stable(5, "0_0")
@@ -366,7 +366,7 @@ func TestP1P31RejoinsThatAreRefused(t *testing.T) {
 	})
 }
 
-func TestM52M53ARejoinWaitsForTheOwnerAndHurriesThen(t *testing.T) {
+func TestM52_M53ARejoinWaitsForTheOwnerAndHurriesThen(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.RackID = "r1" })
 	r.stable(5, "0_0", "0_1")
 	r.await()

@@ -260,7 +260,7 @@ func play(t *testing.T, seed uint64) string {
 // same actions. It fails if the full set of a failure leaves out tasks that the
 // owner has not taken over, if nulls follow a lost answer, or if the describe for
 // lost lists is left out.
-func TestM70P30RandomScriptsAgainstAModelCoordinator(t *testing.T) {
+func TestM70_P30RandomScriptsAgainstAModelCoordinator(t *testing.T) {
 	for seed := range uint64(150) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			if play(t, seed) != play(t, seed) {

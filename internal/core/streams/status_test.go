@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-func TestP6P17ReadinessFollowsTheStatuses(t *testing.T) {
+func TestP6_P17ReadinessFollowsTheStatuses(t *testing.T) {
 	for _, code := range []int8{1, 3, 5} {
 		r := newRig(t, nil)
 		resp := withStatus(withTarget(answerOf(1), Tasks{}), code, "wait")
@@ -169,7 +169,7 @@ func TestB223MissingSourceTopics(t *testing.T) {
 	})
 }
 
-func TestP7M46B232TheEndpointMapAndItsEpoch(t *testing.T) {
+func TestP7_M46_B232TheEndpointMapAndItsEpoch(t *testing.T) {
 	endpoints := func(resp *kmsg.StreamsGroupHeartbeatResponse, epoch int32, hosts ...string) *kmsg.StreamsGroupHeartbeatResponse {
 		resp.EndpointInformationEpoch = epoch
 		resp.PartitionsByUserEndpoint = []kmsg.StreamsGroupHeartbeatResponsePartitionsByUserEndpoint{}
@@ -414,7 +414,7 @@ func TestM41HeartbeatsThatAreAskedForAreServedInTurn(t *testing.T) {
 	})
 }
 
-func TestP25B229ALateAcknowledgementIsRefused(t *testing.T) {
+func TestP25_B229ALateAcknowledgementIsRefused(t *testing.T) {
 	r := newRig(t, nil)
 	r.lists(2, "0_0")
 	old := r.last()

@@ -35,7 +35,7 @@ func reconcile(t *testing.T, table *TaskTable, u Update, steps ...Transition) {
 	}
 }
 
-func TestM65M66M67TheTableGivesTheSteps(t *testing.T) {
+func TestM65_M66_M67TheTableGivesTheSteps(t *testing.T) {
 	a, b, c := TaskID{"0", 0}, TaskID{"0", 1}, TaskID{"10", 0}
 	var table TaskTable
 	want(t, len(table.Assignments()), 0)
