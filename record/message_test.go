@@ -90,7 +90,7 @@ func TestB179AMessageSetCompressedTwiceIsAnError(t *testing.T) {
 
 // F18, F19: with log append time the time of the message around is that of all
 // within, and an uncompressed message has its own; format 0 has none.
-func TestF18F19TimesOfMessages(t *testing.T) {
+func TestF19F18TimesOfMessages(t *testing.T) {
 	v1 := oldMessage(1, 0, 0, 111, nil, []byte("v"))
 	v0 := oldMessage(0, 0, 0, 0, nil, []byte("v"))
 	appended := wrapped(t, 1, compress.Gzip, 9, v1)

@@ -77,7 +77,7 @@ func TestC28HeadersAreThoseOfJava(t *testing.T) {
 
 // B181: header 2 and 1 for flexible versions, but for the answers of ApiVersions
 // and ControlledShutdown.
-func TestC28B181EveryAPIHasItsHeaderVersions(t *testing.T) {
+func TestB181C28EveryAPIHasItsHeaderVersions(t *testing.T) {
 	for key := int16(0); key <= kmsg.MaxKey; key++ {
 		req := kmsg.RequestForKey(key)
 		if req == nil {
