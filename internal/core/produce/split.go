@@ -16,6 +16,14 @@ func (m *Machine) OnSplit(now time.Time, id BatchID, parts ...Batch) {
 	}
 	p := b.part
 	delete(m.batches, id)
+	if left := b.Count; b.stamped {
+		for _, in := range parts {
+			left -= in.Count
+		}
+		if left != 0 { // records were taken out: the sequences leave a gap
+			b.stamped, p.torn = false, true
+		}
+	}
 	i := slices.Index(p.queue, b)
 	stamp, list := b.stamp, make([]*batch, len(parts))
 	for k, in := range parts {
