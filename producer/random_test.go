@@ -256,7 +256,7 @@ func (r *txRig) randomTransactions(seed uint64) error {
 	times, fates := r.logged()
 	errs := []error{told.judge(times)}
 	for i, s := range stories {
-		errs = append(errs, r.judgeStory(i+1, s, times, fates))
+		errs = append(errs, r.judgeStory(i+1, s, times, fates, &told))
 	}
 	return errors.Join(errs...)
 }
@@ -341,9 +341,12 @@ func (r *txRig) lastTransaction(p *Producer, open func() *Producer, told *writte
 }
 
 // judgeStory holds what the user knows of a transaction against the logs.
-func (r *txRig) judgeStory(n int, s *txStory, times map[string]int, fates map[string]model.Fate) error {
-	committed, there := 0, 0
+func (r *txRig) judgeStory(n int, s *txStory, times map[string]int, fates map[string]model.Fate, told *written) error {
+	committed, there, holes := 0, 0, 0
 	for _, v := range s.values {
+		if told.err[v] != nil {
+			holes++
+		}
 		there += times[v]
 		if times[v] > 0 && fates[v] == model.Committed {
 			committed++
@@ -362,6 +365,8 @@ func (r *txRig) judgeStory(n int, s *txStory, times map[string]int, fates map[st
 	switch {
 	case committed > 0 && committed < there:
 		return fmt.Errorf("transaction %d is committed in part: %d of %d records", n, committed, there)
+	case yes && holes > 0:
+		return fmt.Errorf("transaction %d is committed around %d holes", n, holes)
 	case yes && committed < there:
 		return fmt.Errorf("transaction %d was reported committed and is not: %v, %v", n, s.commits, s.aborts)
 	case no && !yes && committed > 0:

@@ -413,6 +413,32 @@ func TestP45AbortTellsWhatBecameOfACommitInDoubt(t *testing.T) {
 	}
 }
 
+// The answer to the commit is lost, and something has come between when it is
+// asked again. The mutation: 48 to a repeated commit taken for "not committed".
+func TestP45ARepeatedCommitAnswered48IsInDoubt(t *testing.T) {
+	atBothLevels(t, func(r *txRig, level int16) {
+		r.intercept(keyEnd, func(q *sim.Request, nth int) (sim.Answer, bool) {
+			switch nth {
+			case 1:
+				r.s.Answer(q)
+				return sim.Answer{End: sim.Reset}, true
+			case 2:
+				return sim.Reply(refusal(q, 48)), true
+			}
+			return sim.Answer{}, false
+		})
+		tx := r.begin(r.producer())
+		r.must("send", r.send(tx, 0, "v"))
+		if err := tx.Commit(r.ctx); err == nil || !kafka.MayHaveHappened(err) {
+			t.Errorf("commit: %v", err)
+		}
+		if err := tx.Abort(r.ctx); !errors.Is(err, ErrCommitted) {
+			t.Errorf("abort: %v", err)
+		}
+		r.want(map[string]model.Fate{"v": model.Committed})
+	})
+}
+
 // -1 says nothing of what the coordinator did.
 func TestP45B104AnEndAnsweredWithMinusOneIsAskedAgain(t *testing.T) {
 	atBothLevels(t, func(r *txRig, level int16) {

@@ -132,7 +132,6 @@ func (t *Transactions) refuseInit(now time.Time, err error) {
 // machine knows it. That dooms the transaction at the next look, when all of an
 // answer has been read.
 func (t *Transactions) OnFailed(err error) {
-	t.stale = t.stale || kafka.MayHaveHappened(err)
 	late := t.end != nil && t.end.asked // it came when everything was settled, and is no part of it
 	if t.state == txOpen && t.of.failed == nil && !late {
 		t.of.failed = err
