@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/ottla/ottla/kafka"
@@ -135,5 +136,64 @@ func TestT11LagAtNoCost(t *testing.T) {
 		default:
 			t.Errorf("%T was asked for", a)
 		}
+	}
+}
+
+// The epoch of a position, which a group commits, is that of the batch before it,
+// also in the middle of one. Mutations: the epoch that was before, in Deliver and in
+// Return.
+func TestF37TheEpochOfWhatWasHandedOut(t *testing.T) {
+	r := reading(t, testConfig(), 0)
+	r.answer("t", partAnswer{hw: 20, lso: 20, data: batches(spec{last: 4, epoch: 2}, spec{base: 5, last: 9, epoch: 3})})
+	want := func(o kafka.Offset, e kafka.LeaderEpoch) {
+		t.Helper()
+		at, _ := r.m.At(tp0)
+		done, _ := r.m.Finished(tp0)
+		if at.Position != o || at.Epoch != e || done != (Progress{o, e}) {
+			t.Errorf("at %d epoch %d, finished %+v; want %d epoch %d", at.Position, at.Epoch, done, o, e)
+		}
+	}
+	want(0, kafka.NoEpoch)
+	r.pollOne()
+	r.m.Finish()
+	want(5, 2)
+	l, _ := r.m.Take(r.now)
+	r.m.Return(l, 7, 7)
+	want(7, 3)
+	l, _ = r.m.Take(r.now)
+	r.m.Return(l, 7, 7) // nothing of it
+	want(7, 3)
+}
+
+// A reset waits for what was read before, where no epoch is known, too. Mutation:
+// wantsList without drained.
+func TestF32AResetWithoutEpochsWaitsToo(t *testing.T) {
+	r := reading(t, testConfig(), 50)
+	r.answer("t", partAnswer{hw: 60, lso: 60, data: spec{base: 50, last: 54, epoch: kafka.NoEpoch}.build()})
+	r.answer("t", partAnswer{code: 1})
+	if _, ok := maybe[*ListAction](r); ok {
+		t.Fatal("the reset began before data in front of it was handed out")
+	}
+	wantOffsets(t, r.offsets(), 50, 51, 52, 53, 54)
+	r.listed(80, 0)
+	if r.position(tp0) != 80 {
+		t.Errorf("position %d", r.position(tp0))
+	}
+}
+
+// A broker that fails is doubted for what it leads, not for what it led when it was
+// asked. Mutation: brokerFailed without the look at leader.
+func TestF8AFailureDoubtsOnlyWhatTheBrokerLeads(t *testing.T) {
+	r := newRig(t, testConfig())
+	r.m.Assign(map[kafka.TopicPartition]Start{tp0: AtOffset(0), tp("t", 1): AtOffset(0)})
+	r.step()
+	r.m.OnTopic(r.now, "t", info("t", 1, 1))
+	r.step()
+	old := take[*FetchAction](r)
+	r.m.OnTopic(r.now, "t", info("t", 2, 1))
+	r.step()
+	r.m.OnFetch(r.now, old.ID, nil, errors.New("lost"))
+	if r.m.part(tp0).stale || !r.m.part(tp("t", 1)).stale {
+		t.Errorf("doubted: %v and %v, want the second", r.m.part(tp0).stale, r.m.part(tp("t", 1)).stale)
 	}
 }
