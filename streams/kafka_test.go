@@ -81,6 +81,19 @@ func createTopic(s *stage, name string, n int, replicas int16) {
 	if code := resp.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode; code != 0 {
 		s.t.Fatal(kerr.ErrorForCode(code))
 	}
+	// brokers know of it a moment later, and a group that joins before has a missing source
+	s.until("brokers know topic "+name, func() bool {
+		req := kmsg.NewPtrMetadataRequest()
+		rt := kmsg.NewMetadataRequestTopic()
+		rt.Topic = &name
+		req.Topics = append(req.Topics, rt)
+		resp, err := s.k.Request(s.ctx, req)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		t := resp.(*kmsg.MetadataResponse).Topics[0]
+		return t.ErrorCode == 0 && len(t.Partitions) == n
+	})
 }
 
 // TestKafkaScenarios holds the facts about coordinators against a real one.
