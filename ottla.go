@@ -35,6 +35,10 @@ type (
 	Consumer = consumer.Consumer
 	// ConsumerConfig is the configuration of a Consumer; see [consumer.Config].
 	ConsumerConfig = consumer.Config
+	// GroupConfig makes a Consumer a member of a group; see [consumer.GroupConfig].
+	GroupConfig = consumer.GroupConfig
+	// Batch is what a Consumer reads; see [consumer.Batch].
+	Batch = consumer.Batch
 	// Admin asks about a cluster and changes it; see [admin.Admin].
 	Admin = admin.Admin
 	// Record is one record; see [kafka.Record].

@@ -379,8 +379,9 @@ func (m *member) contextOf(tp kafka.TopicPartition) context.Context {
 	return gone
 }
 
-// goodbye leaves the group without waiting for the answer.
-func (m *member) goodbye(reason string) {
+// goodbye leaves the group. What it returns is closed when the coordinator has
+// answered; it is nil if there is nothing to say.
+func (m *member) goodbye(reason string) <-chan struct{} {
 	m.mu.Lock()
 	m.machine.Leave(reason, m.cfg.LeaveOnClose)
 	var last kmsg.Request
@@ -394,14 +395,17 @@ func (m *member) goodbye(reason string) {
 	}
 	m.mu.Unlock()
 	if last == nil {
-		return
+		return nil
 	}
+	done := make(chan struct{})
 	m.outside.Go(func(ctx context.Context) error {
+		defer close(done)
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		_, _ = m.request(ctx, last)
 		return nil
 	})
+	return done
 }
 
 // tell calls OnEvent.

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"time"
 
 	"github.com/ottla/ottla/kafka"
 )
@@ -20,13 +21,30 @@ func (c *Consumer) Shutdown(ctx context.Context) error {
 		return c.Close()
 	}
 	err := c.group.moves.leave(ctx)
+	if gone := c.group.goodbye("the consumer is shut down"); gone != nil {
+		select {
+		case <-gone:
+		case <-ctx.Done():
+		}
+	}
 	_ = c.Close()
 	return err
 }
 
-// close leaves the group, once; the answer is not waited for.
+// farewell is how long Close waits for the goodbye to reach the coordinator: a
+// client that is closed next would take it along.
+const farewell = 50 * time.Millisecond
+
+// close leaves the group, once.
 func (m *member) close() {
-	m.goodbye("the consumer is closed")
+	if gone := m.goodbye("the consumer is closed"); gone != nil {
+		t := time.NewTimer(farewell)
+		defer t.Stop()
+		select {
+		case <-gone:
+		case <-t.C:
+		}
+	}
 	m.joins.Close()
 	m.watch.Close()
 }

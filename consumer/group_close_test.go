@@ -227,6 +227,34 @@ func TestG44B182B208LeavingDoesNotWaitForARoundOrAHeartbeat(t *testing.T) {
 	})
 }
 
+// A client that is closed right after its consumer does not take the goodbye
+// along: the next member gets the partitions at once. Mutation: a Shutdown that
+// does not wait for it.
+func TestG44TheGoodbyeReachesTheCoordinatorBeforeTheClientCloses(t *testing.T) {
+	inGroups(t, map[string]int{"t": 2}, func(ctx context.Context, w *world, p kafka.GroupKind) {
+		for _, end := range []func(c *Consumer) error{
+			func(c *Consumer) error { return c.Shutdown(ctx) }, func(c *Consumer) error { return c.Close() },
+		} {
+			own, err := cluster.Connect(ctx, w.client())
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			c, err := New(own, Config{Group: GroupConfig{ID: "g", Topics: []string{"t"}, Protocol: p}})
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			stop := drainAll(ctx, c)
+			settle(5 * time.Second)
+			if n := c.Group().Stats().Partitions; n != 2 {
+				w.t.Errorf("%d partitions after 5 s: the one before did not leave", n)
+			}
+			_ = end(c)
+			own.Close()
+			stop()
+		}
+	})
+}
+
 func TestG44ShutdownCommitsWhatIsFinishedAndLeaves(t *testing.T) {
 	inGroups(t, map[string]int{"t": 1}, func(ctx context.Context, w *world, p kafka.GroupKind) {
 		w.produce("t", 0, numbers(0, 10)...)

@@ -93,16 +93,17 @@ func (o *committer) due(tps []kafka.TopicPartition) group.Offsets {
 		tps = sortedKeys(o.m.holdings)
 	}
 	o.m.mu.Unlock()
-	if polled {
-		at := o.m.c.finished(tps)
-		o.m.mu.Lock()
-		for tp, p := range at {
-			o.m.book.Set(tp, kafka.Commit{Offset: p.Offset, LeaderEpoch: p.Epoch})
-		}
-		o.m.mu.Unlock()
-	}
+	at := o.m.c.finished(tps)
 	o.m.mu.Lock()
 	defer o.m.mu.Unlock()
+	for tp, p := range at {
+		done := kafka.Commit{Offset: p.Offset, LeaderEpoch: p.Epoch}
+		if polled {
+			o.m.book.Set(tp, done)
+		} else {
+			o.m.book.Begin(tp, done)
+		}
+	}
 	return o.m.book.Due(tps)
 }
 

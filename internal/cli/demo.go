@@ -20,6 +20,7 @@ type demoSummary struct {
 	OK      bool         `json:"ok"`
 	Records *demoRecords `json:"records,omitempty"`
 	Streams *demoStreams `json:"streams,omitempty"`
+	Groups  *demoGroups  `json:"-"` // counted among Records
 	TookMS  int64        `json:"took_ms"`
 }
 
@@ -41,8 +42,8 @@ func demoCommand(a *app) *cobra.Command {
 	return outputFlag(&cobra.Command{
 		Use:   "demo",
 		Short: "Show ottla at work, on a cluster in memory",
-		Long: "Show ottla at work: producers and consumers go on while the connections of a broker are cut and come back, and two\n" +
-			"members of a Streams group share tasks until one leaves.\n\n" +
+		Long: "Show ottla at work: producers and consumers go on while the connections of a broker are cut and come back, two\n" +
+			"members of a Streams group share tasks until one leaves, and the members of a consumer group come and go.\n\n" +
 			"It starts a cluster of three brokers in memory; with --bootstrap it uses that cluster, in topics of its own that\n" +
 			"it deletes afterwards. It ends by itself within 20 s, with status 1 if a record was lost or came twice, or a task was held twice.",
 		Example: "  ottla demo\n  ottla demo -o json",
@@ -65,15 +66,24 @@ func demo(a *app) error {
 	tasks := startStreamsDemo(ctx, a, cfg, view)
 	part, err := runRecordsDemo(ctx, a, cfg, view)
 	shared, streamsErr := tasks()
+	var groups *demoGroups
+	if err = cmp.Or(err, streamsErr); err == nil {
+		groups, err = runGroupDemo(ctx, a, cfg, view)
+	}
 	view.end()
-	if err = cmp.Or(err, streamsErr); err != nil {
+	if err != nil {
 		if a.interrupted() {
 			return errInterrupted
 		}
 		return err
 	}
+	part.Produced += groups.Handled + groups.Lost
+	part.Consumed += groups.Handled
+	part.Lost += groups.Lost
+	part.Duplicated += groups.Duplicated
 	sum := demoSummary{
-		OK: part.ok() && (shared == nil || shared.DoubleOwned == 0), Records: &part.demoRecords, Streams: shared, TookMS: time.Since(began).Milliseconds(),
+		OK:      part.ok() && groups.ok() && (shared == nil || shared.DoubleOwned == 0),
+		Records: &part.demoRecords, Groups: groups, Streams: shared, TookMS: time.Since(began).Milliseconds(),
 	}
 	if err := printDemo(a, &sum, part); err != nil {
 		return err
@@ -114,7 +124,10 @@ func printDemo(a *app, sum *demoSummary, part *demoResult) error {
 		}
 	}
 	r := sum.Records
-	if err := a.stdout.printf("records: %d produced, %d consumed, %d lost, %d duplicated", r.Produced, r.Consumed, r.Lost, r.Duplicated); err != nil {
+	g := sum.Groups
+	if err := a.stdout.printf("records: %d produced, %d consumed, %d lost, %d duplicated\n"+
+		"group: %d members handled %d of them, %d partitions had two owners",
+		r.Produced, r.Consumed, r.Lost, r.Duplicated, g.Members, g.Handled, g.DoubleOwned); err != nil {
 		return err
 	}
 	if s := sum.Streams; s != nil {

@@ -16,7 +16,7 @@ var snippetImports = map[string]string{
 	"fmt": "fmt", "context": "context", "time": "time", "net": "net", "errors": "errors", "log": "log", "os": "os",
 	"tls": "crypto/tls", "slog": "log/slog", "testing": "testing", "synctest": "testing/synctest", "strings": "strings",
 	"ottla": module, "cluster": module + "/cluster", "producer": module + "/producer", "consumer": module + "/consumer",
-	"kafka": module + "/kafka", "ottlatest": module + "/ottlatest", "record": module + "/record",
+	"kafka": module + "/kafka", "ottlatest": module + "/ottlatest", "record": module + "/record", "transact": module + "/transact",
 	"admin": module + "/admin", "leader": module + "/leader", "streams": module + "/streams",
 	"kmsg": "github.com/twmb/franz-go/pkg/kmsg", "kerr": "github.com/twmb/franz-go/pkg/kerr",
 	"sasl": "github.com/twmb/franz-go/pkg/sasl", "plain": "github.com/twmb/franz-go/pkg/sasl/plain",

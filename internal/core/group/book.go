@@ -245,6 +245,14 @@ func (b *Book) Set(tp kafka.TopicPartition, at kafka.Commit) {
 	p.mark = at
 }
 
+// Begin tells where reading of partitions began, for those of which nothing was
+// handed out yet: a start that is only known to the member is lost with it.
+func (b *Book) Begin(tp kafka.TopicPartition, at kafka.Commit) {
+	if p := b.pages[tp]; p != nil && p.mark.Offset < 0 && len(p.work) == 0 && at.Offset >= 0 {
+		p.mark = at
+	}
+}
+
 // MarkAt is Mark for the work that an offset belongs to.
 func (b *Book) MarkAt(tp kafka.TopicPartition, o kafka.Offset) {
 	p := b.pages[tp]

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -132,6 +133,17 @@ func TestB190WithoutEpochsTheOffsetDecides(t *testing.T) {
 		b.HandOut(w)
 		b.Finish(w)
 		wantDue(t, b, i+1)
+	}
+}
+
+func TestG21AProtocolThatIsSwitchedOffIsAVersionErrorToo(t *testing.T) {
+	m := New(Config{Group: "g", Consumer: true}, nil)
+	var ve *kafka.VersionError
+	if err := m.memberError(codeUnsupportedVersion, nil); !errors.As(err, &ve) || ve.API != 68 {
+		t.Errorf("%v", err)
+	}
+	if err := m.memberError(codeFencedInstance, nil); errors.As(err, &ve) || !errors.Is(err, kafka.ErrFenced) {
+		t.Errorf("%v", err)
 	}
 }
 

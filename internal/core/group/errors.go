@@ -57,6 +57,18 @@ func (e *MemberError) Is(target error) bool {
 		(be.Code == codeFencedInstance || be.Code == codeUnreleasedInstance)
 }
 
+// As gives a VersionError where the coordinator knows the consumer protocol and
+// has it switched off (G21).
+func (e *MemberError) As(target any) bool {
+	v, ok := target.(**kafka.VersionError)
+	var be *kafka.BrokerError
+	if !ok || !errors.As(e.Err, &be) || be.Code != codeUnsupportedVersion {
+		return false
+	}
+	*v = &kafka.VersionError{API: 68, Name: "ConsumerGroupHeartbeat", ClientMax: 1, BrokerMin: -1, BrokerMax: -1}
+	return true
+}
+
 // MayHaveHappened is false: the broker refused.
 func (*MemberError) MayHaveHappened() bool { return false }
 
@@ -79,6 +91,7 @@ const (
 	codeUnknownMember      int16 = 25
 	codeInvalidSession     int16 = 26
 	codeRebalancing        int16 = 27
+	codeUnsupportedVersion int16 = 35
 	codeGroupNotFound      int16 = 69
 	codeMemberIDRequired   int16 = 79
 	codeGroupFull          int16 = 81

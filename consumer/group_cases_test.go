@@ -1,0 +1,148 @@
+package consumer
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/kafka"
+)
+
+// Mutation: commit the positions that Poll has moved to.
+func TestB187WhatWasPolledAndNotProcessedComesAgainAfterACrash(t *testing.T) {
+	inGroups(t, map[string]int{"t": 1}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
+		own, err := cluster.Connect(ctx, w.client())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		cfg := GroupConfig{ID: "g", Topics: []string{"t"}, Protocol: protocol, Start: Latest(), SessionTimeout: 10 * time.Second}
+		first, err := New(own, Config{Group: cfg})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		idle, cancel := context.WithTimeout(ctx, 12*time.Second) // its place is committed
+		_, _ = first.Poll(idle)
+		cancel()
+		w.produce("t", 0, "a", "b")
+		r := newReader(w.t, first)
+		r.until(ctx, 1)
+		settle(20 * time.Second) // several automatic commits
+		own.Close()              // kill -9
+		first.Close()
+		w.produce("t", 0, "c")
+		again := newReader(w.t, w.member(cfg))
+		again.until(ctx, 3)
+		again.want(tp("t", 0), "a", "b", "c")
+	})
+}
+
+// Where reading began is committed too: under latest, a record that came after
+// that would be skipped by the next owner. Mutation: due without Begin.
+func TestB187WhereReadingBeganOutlivesTheMember(t *testing.T) {
+	inGroups(t, map[string]int{"t": 1}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
+		for _, commits := range []Commits{CommitPolled, CommitMarked} {
+			cfg := GroupConfig{ID: "g" + commits.String(), Topics: []string{"t"}, Protocol: protocol, Start: Latest(), SessionTimeout: 10 * time.Second, Commits: commits}
+			own, err := cluster.Connect(ctx, w.client())
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			first, err := New(own, Config{Group: cfg})
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() {
+				done <- first.Run(ctx, func(ctx context.Context, _ Batch) error { <-ctx.Done(); return ctx.Err() })
+			}()
+			settle(12 * time.Second)
+			w.produce("t", 0, "a")
+			settle(time.Second)
+			own.Close() // kill -9
+			<-done
+			again := newReader(w.t, w.member(cfg))
+			again.until(ctx, 1)
+			again.want(tp("t", 0), "a")
+		}
+	})
+}
+
+func TestB197WhoStaysKeepsAllItHadWhileAnotherLeavesAndReturns(t *testing.T) {
+	inGroups(t, map[string]int{"t": 30}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
+		var mu sync.Mutex
+		revoked := map[string][]kafka.TopicPartition{}
+		var stops []func() []string
+		join := func(name string) *Consumer {
+			c := w.member(GroupConfig{Protocol: protocol, OnRevoked: func(_ *Consumer, tps []kafka.TopicPartition) {
+				mu.Lock()
+				defer mu.Unlock()
+				revoked[name] = append(revoked[name], tps...)
+			}})
+			stops = append(stops, drainAll(ctx, c))
+			settle(20 * time.Second)
+			return c
+		}
+		a, b, c := join("a"), join("b"), join("c")
+		gone := func() (a, b int) {
+			mu.Lock()
+			defer mu.Unlock()
+			a, b = len(revoked["a"]), len(revoked["b"])
+			clear(revoked)
+			return a, b
+		}
+		if n, m := len(a.Assignment()), len(b.Assignment()); n != 10 || m != 10 {
+			w.t.Fatalf("a has %d, b %d of 30", n, m)
+		}
+		gone()
+		if err := c.Shutdown(ctx); err != nil {
+			w.t.Error(err)
+		}
+		settle(20 * time.Second)
+		if n, m := gone(); n != 0 || m != 0 {
+			w.t.Errorf("a gave up %d, b %d when another left", n, m)
+		}
+		c = join("c")
+		if n := len(c.Assignment()); n != 10 {
+			w.t.Errorf("c has %d of 30", n)
+		}
+		if n, m := gone(); n != 5 || m != 5 {
+			w.t.Errorf("a gave up %d, b %d of 15 to who returned", n, m)
+		}
+		for _, stop := range stops {
+			stop()
+		}
+	})
+}
+
+func TestB214AMinuteWithoutMetadataEndsNothing(t *testing.T) {
+	inGroups(t, map[string]int{"t": 2}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
+		cfg := w.client()
+		cfg.MetadataMaxAge = 10 * time.Second
+		own, err := cluster.Connect(ctx, cfg)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		defer own.Close()
+		c, err := New(own, Config{Group: GroupConfig{ID: "g", Topics: []string{"t"}, Protocol: protocol}})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		defer c.Close()
+		stop := drainAll(ctx, c)
+		settle(10 * time.Second)
+		fault := w.k.Fail(3, -1, -1, 0)
+		settle(time.Minute)
+		fault.Remove()
+		if err := w.k.AddPartitions("t", 3); err != nil {
+			w.t.Fatal(err)
+		}
+		settle(time.Minute)
+		w.produce("t", 2, "new")
+		settle(5 * time.Second)
+		if got := stop(); !slices.Equal(got, []string{"0@2:new"}) {
+			w.t.Errorf("read %q; %+v", got, c.Group().Stats())
+		}
+	})
+}

@@ -1,0 +1,275 @@
+package transact
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/consumer"
+	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/producer"
+)
+
+// Runner reads, calls a handler and writes, in transactions. Make it with [New].
+type Runner struct {
+	cfg    Config
+	in     *consumer.Consumer
+	out    *producer.Producer
+	handle Handler
+
+	turn    chan struct{} // capacity 1: held while a transaction is open
+	leaving atomic.Bool   // partitions are to go: the open transaction ends now
+
+	committed, aborted, records atomic.Int64
+}
+
+// New makes a runner, which joins its group in the background. Run it, or Close
+// it.
+func New(c *cluster.Cluster, cfg Config, handle Handler) (*Runner, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	out, err := producer.New(c, cfg.Producer)
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{cfg: cfg, out: out, handle: handle, turn: make(chan struct{}, 1)}
+	users := cfg.Consumer.Group.OnRevoked
+	cfg.Consumer.Group.OnRevoked = func(c *consumer.Consumer, tps []kafka.TopicPartition) {
+		r.end()
+		if users != nil {
+			users(c, tps)
+		}
+	}
+	if r.in, err = consumer.New(c, cfg.Consumer); err != nil {
+		out.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// end has the open transaction end, and waits for it: partitions are about to
+// go. The consumer waits no longer than a rebalance may take.
+func (r *Runner) end() {
+	r.leaving.Store(true)
+	defer r.leaving.Store(false)
+	r.turn <- struct{}{}
+	<-r.turn
+}
+
+// Stats reads the counts. It may be called at any time.
+func (r *Runner) Stats() Stats {
+	return Stats{Committed: r.committed.Load(), Aborted: r.aborted.Load(), Records: r.records.Load()}
+}
+
+// Close ends the runner without finishing what is under way: an open transaction
+// is aborted by its coordinator at its timeout, or by the next runner with its
+// transactional id. Run calls it at its end.
+func (r *Runner) Close() error {
+	return errors.Join(r.in.Close(), r.out.Close())
+}
+
+// mostFailures is how many transactions in a row may fail before Run gives up.
+const mostFailures = 20
+
+// Run works until ctx ends, the handler fails, this runner is fenced by the next
+// one with its transactional id, or its membership is over. The transaction that
+// is open when ctx ends is committed; then the member leaves. If ctx ended the
+// error is nil.
+//
+// In a rebalance the open transaction ends before its partitions go. One that
+// cannot be committed is aborted, the positions go back to what is committed, and
+// its records are handled again: a handler may see a record more than once,
+// readers of committed records see its results once.
+func (r *Runner) Run(ctx context.Context) error {
+	defer r.Close()
+	failures := 0
+	for ctx.Err() == nil {
+		err := r.round(ctx)
+		switch {
+		case err == nil:
+			failures = 0
+		case ctx.Err() != nil && !errors.Is(err, errHandler{}):
+		case r.over(err), failures >= mostFailures:
+			return reason(err)
+		default:
+			failures++
+			r.cfg.Logger.Warn("a transaction failed; its records are handled again", "err", err)
+			pause(ctx, time.Duration(failures)*50*time.Millisecond)
+		}
+	}
+	_, _ = r.in.Poll(ctx) // which has ended: nothing that was handed out is in work any more
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	return r.in.Shutdown(end)
+}
+
+// over reports whether an error ends the run.
+func (r *Runner) over(err error) bool {
+	return errors.Is(err, errHandler{}) || errors.Is(err, kafka.ErrFenced) || errors.Is(err, cluster.ErrClosed) ||
+		r.in.Group().Stats().State == "failed"
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// errHandler is an error of the user's handler.
+type errHandler struct{ err error }
+
+func (e errHandler) Error() string      { return e.err.Error() }
+func (errHandler) Is(target error) bool { _, ok := target.(errHandler); return ok }
+
+// reason is err as the user knows it.
+func reason(err error) error {
+	var h errHandler
+	if errors.As(err, &h) {
+		return h.err
+	}
+	return err
+}
+
+// round is one transaction, after the wait for records.
+func (r *Runner) round(ctx context.Context) error {
+	batches, err := r.in.Poll(ctx)
+	if err != nil {
+		r.cfg.Logger.Warn("a poll brought an error", "err", err)
+	}
+	if len(batches) == 0 {
+		return err
+	}
+	select {
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-r.turn }()
+	// What is begun is finished although ctx ends.
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+	defer cancel()
+	tx, err := r.out.Begin(work)
+	if err != nil {
+		return errors.Join(err, r.rewind(work))
+	}
+	b := bundle{at: map[kafka.TopicPartition]kafka.Commit{}}
+	err = r.collect(ctx, tx, batches, &b)
+	if err == nil {
+		err = r.commit(work, tx, &b)
+	}
+	if err == nil {
+		return nil
+	}
+	switch end := tx.Abort(work); {
+	case errors.Is(end, producer.ErrCommitted): // the answer was lost, not the transaction
+		r.done(&b)
+		return r.rewind(work)
+	case end != nil:
+		err = errors.Join(err, end)
+	}
+	r.aborted.Add(1)
+	return errors.Join(err, r.rewind(work))
+}
+
+// bundle is what one transaction takes in.
+type bundle struct {
+	at      map[kafka.TopicPartition]kafka.Commit // positions behind it
+	records int
+}
+
+// collect handles batches until the transaction is full or old enough, ctx ends,
+// or partitions are to go.
+func (r *Runner) collect(ctx context.Context, tx *producer.Tx, batches []consumer.Batch, into *bundle) error {
+	until := time.Now().Add(r.cfg.Interval)
+	for {
+		for _, b := range batches {
+			if err := r.one(b, tx); err != nil {
+				return err
+			}
+			into.at[b.TopicPartition()] = kafka.Commit{Offset: b.Next(), LeaderEpoch: b.LeaderEpoch()}
+			into.records += b.Count()
+		}
+		left := time.Until(until)
+		if into.records >= r.cfg.MaxRecords || left <= 0 || ctx.Err() != nil || r.leaving.Load() {
+			return nil
+		}
+		short, cancel := context.WithTimeout(ctx, min(left, 20*time.Millisecond))
+		batches, _ = r.in.Poll(short)
+		cancel()
+	}
+}
+
+// one calls the handler. What belongs to a partition that goes is not begun.
+func (r *Runner) one(b consumer.Batch, tx *producer.Tx) error {
+	ctx := b.Context()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	err := r.handle(ctx, b, tx)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil || errors.Is(err, kafka.ErrAbortable) || errors.Is(err, kafka.ErrFenced):
+		return err
+	}
+	return errHandler{err}
+}
+
+// commit commits what was written together with the positions that were read.
+func (r *Runner) commit(ctx context.Context, tx *producer.Tx, b *bundle) error {
+	token, err := r.in.Group().Metadata()
+	if err != nil {
+		return err
+	}
+	if err := tx.SendOffsets(ctx, token, b.at); err != nil {
+		if errors.Is(err, kafka.ErrAbortable) || kafka.MayHaveHappened(err) {
+			return err
+		}
+		if token, err = r.in.Group().Metadata(); err != nil { // it was stale
+			return err
+		}
+		if err = tx.SendOffsets(ctx, token, b.at); err != nil {
+			return err
+		}
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return err
+	}
+	r.done(b)
+	return nil
+}
+
+func (r *Runner) done(b *bundle) {
+	r.committed.Add(1)
+	r.records.Add(int64(b.records))
+}
+
+// rewind moves the positions back to what is committed, or to the start where
+// nothing is.
+func (r *Runner) rewind(ctx context.Context) error {
+	tps := r.in.Assignment()
+	if len(tps) == 0 {
+		return nil
+	}
+	at, err := r.in.Group().Committed(ctx, tps...)
+	if err != nil {
+		return err
+	}
+	for _, tp := range tps {
+		start := r.cfg.Consumer.Group.Start
+		if c, ok := at[tp]; ok {
+			start = consumer.AtOffset(c.Offset)
+		}
+		if err := r.in.Seek(tp, start); err != nil && !errors.Is(err, consumer.ErrNotAssigned) {
+			return err
+		}
+	}
+	return nil
+}
