@@ -154,7 +154,7 @@ func (w *written) judge(times map[string]int) error {
 // to the next batch (acknowledged, not there); a lost answer taken for a refusal
 // (not done, and there).
 func TestT10IdempotentOutcomesAreHonestOnRandomSchedules(t *testing.T) {
-	for seed := range seeds(t, 40) {
+	for seed := range seeds(t, 20) {
 		inTxBubble(t, 2, func(r *txRig) {
 			c := newTurmoil(r, uint64(seed))
 			p := r.producer(func(cfg *Config) {
@@ -213,7 +213,7 @@ type txStory struct {
 // mutations are those of the test of the rules beside the machine, and a record
 // that slips into the next transaction.
 func TestT10P42P45TransactionsAreHonestOnRandomSchedules(t *testing.T) {
-	for seed := range seeds(t, 40) {
+	for seed := range seeds(t, 20) {
 		inTxBubble(t, int16(1+seed%2), func(r *txRig) {
 			if err := r.randomTransactions(uint64(seed)); err != nil {
 				t.Errorf("seed %d: %v", seed, err)
