@@ -2,7 +2,6 @@ package leader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -464,5 +463,3 @@ func leases(m *model.Cluster, role string) []writtenLease {
 	}
 	return out
 }
-
-var errStopped = errors.New("the test is over")
