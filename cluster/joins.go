@@ -62,9 +62,9 @@ func (j *Joins) peer(b kafka.Broker) (*netconn.Peer, error) {
 	peer := j.peers[b.Addr()]
 	if peer == nil {
 		peer = netconn.NewPeer(j.c.pool.tasks, b.Addr(), j.c.pool.cfg)
-		peer.Expect(shared.Expected())
 		j.peers[b.Addr()] = peer
 	}
+	peer.Expect(shared.Expected())
 	return peer, nil
 }
 
