@@ -7,40 +7,9 @@ import "github.com/twmb/franz-go/pkg/kmsg"
 // the bytes without a word, and the answer would be to another question.
 func Need(req kmsg.Request) (least int16, why string) {
 	n := need{}
-	switch r := req.(type) {
-	case *kmsg.ListOffsetsRequest:
-		n.listOffsets(r)
-	case *kmsg.CreateTopicsRequest:
-		n.createTopics(r)
-	case *kmsg.MetadataRequest:
-		for i := range r.Topics {
-			n.from(12, r.Topics[i].Topic == nil && r.Topics[i].TopicID != [16]byte{}, "a topic is named by its id alone")
-		}
-	case *kmsg.DeleteTopicsRequest:
-		for i := range r.Topics {
-			n.from(6, r.Topics[i].Topic == nil, "a topic is named by its id alone")
-		}
-	case *kmsg.ListGroupsRequest:
-		n.from(4, len(r.StatesFilter) > 0, "groups are asked for by state")
-		n.from(5, len(r.TypesFilter) > 0, "groups are asked for by type")
-	case *kmsg.ListTransactionsRequest:
-		n.from(1, r.DurationFilterMillis > 0, "transactions are asked for by age")
-		n.from(2, r.TransactionalIDPattern != nil, "transactions are asked for by pattern")
-	case *kmsg.LeaveGroupRequest:
-		n.from(3, len(r.Members) > 1, "several members are named")
-		for i := range r.Members {
-			n.from(3, r.Members[i].InstanceID != nil, "a member is named by its instance id")
-		}
-	case *kmsg.InitProducerIDRequest:
-		n.from(3, r.ProducerID >= 0 || r.ProducerEpoch >= 0, "the next epoch of a producer is asked for (KIP-360)")
-	case *kmsg.TxnOffsetCommitRequest:
-		n.from(3, r.MemberID != "" || r.Generation >= 0, "offsets are committed as a member of the group (KIP-447)")
-	case *kmsg.DescribeClusterRequest:
-		n.from(1, r.EndpointType == 2, "controllers are asked for")
-		n.from(2, r.IncludeFencedBrokers, "fenced brokers are asked for")
-	case *kmsg.ListConfigResourcesRequest:
-		n.from(1, len(r.ResourceTypes) > 0, "resources are asked for by type")
-	}
+	n.toLook(req)
+	n.ofGroups(req)
+	n.toChange(req)
 	return n.least, n.why
 }
 
@@ -54,6 +23,92 @@ func (n *need) from(version int16, asked bool, why string) {
 	if asked && version > n.least {
 		n.least, n.why = version, why
 	}
+}
+
+func (n *need) toLook(req kmsg.Request) {
+	switch r := req.(type) {
+	case *kmsg.ListOffsetsRequest:
+		n.listOffsets(r)
+	case *kmsg.MetadataRequest:
+		for i := range r.Topics {
+			n.from(12, r.Topics[i].Topic == nil && r.Topics[i].TopicID != [16]byte{}, "a topic is named by its id alone")
+		}
+	case *kmsg.ListGroupsRequest:
+		n.from(4, len(r.StatesFilter) > 0, "groups are asked for by state")
+		n.from(5, len(r.TypesFilter) > 0, "groups are asked for by type")
+	case *kmsg.ListTransactionsRequest:
+		n.from(1, r.DurationFilterMillis > 0, "transactions are asked for by age")
+		n.from(2, r.TransactionalIDPattern != nil, "transactions are asked for by pattern")
+	case *kmsg.DescribeClusterRequest:
+		n.from(1, r.EndpointType == 2, "controllers are asked for")
+		n.from(2, r.IncludeFencedBrokers, "fenced brokers are asked for")
+	case *kmsg.ListConfigResourcesRequest:
+		n.from(1, len(r.ResourceTypes) > 0, "resources are asked for by type")
+	case *kmsg.DescribeACLsRequest:
+		n.from(1, byPattern(r.ResourcePatternType), aclsByPattern)
+	}
+}
+
+func (n *need) ofGroups(req kmsg.Request) {
+	const static = "the member is static: it has an instance id (KIP-345)"
+	switch r := req.(type) {
+	case *kmsg.FindCoordinatorRequest:
+		n.from(1, r.CoordinatorType != 0, "the coordinator of something other than a group is asked for")
+	case *kmsg.JoinGroupRequest:
+		n.from(5, r.InstanceID != nil, static)
+	case *kmsg.SyncGroupRequest:
+		n.from(3, r.InstanceID != nil, static)
+	case *kmsg.HeartbeatRequest:
+		n.from(3, r.InstanceID != nil, static)
+	case *kmsg.OffsetCommitRequest:
+		n.from(7, r.InstanceID != nil, static)
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		n.from(1, r.SubscribedTopicRegex != nil, "topics are subscribed to by pattern")
+	case *kmsg.LeaveGroupRequest:
+		n.from(3, len(r.Members) > 1, "several members are named")
+		for i := range r.Members {
+			n.from(3, r.Members[i].InstanceID != nil, "a member is named by its instance id")
+		}
+	case *kmsg.InitProducerIDRequest:
+		n.from(3, r.ProducerID >= 0 || r.ProducerEpoch >= 0, "the next epoch of a producer is asked for (KIP-360)")
+	case *kmsg.TxnOffsetCommitRequest:
+		n.from(3, r.MemberID != "" || r.Generation >= 0, "offsets are committed as a member of the group (KIP-447)")
+	}
+}
+
+func (n *need) toChange(req kmsg.Request) {
+	switch r := req.(type) {
+	case *kmsg.CreateTopicsRequest:
+		n.createTopics(r)
+	case *kmsg.DeleteTopicsRequest:
+		for i := range r.Topics {
+			n.from(6, r.Topics[i].Topic == nil, "a topic is named by its id alone")
+		}
+	case *kmsg.ElectLeadersRequest:
+		n.from(1, r.ElectionType != 0, "another election than that of the preferred leader is asked for")
+	case *kmsg.AlterPartitionAssignmentsRequest:
+		n.from(1, !r.AllowReplicationFactorChange, "the number of replicas must not change (KIP-860)")
+	case *kmsg.UpdateFeaturesRequest:
+		n.from(1, r.ValidateOnly, "a dry run is asked for")
+	case *kmsg.CreateDelegationTokenRequest:
+		n.from(3, r.OwnerPrincipalName != nil, "a token for another owner is asked for")
+	case *kmsg.CreateACLsRequest:
+		for i := range r.Creations {
+			n.from(1, byPattern(r.Creations[i].ResourcePatternType), aclsByPattern)
+		}
+	case *kmsg.DeleteACLsRequest:
+		for i := range r.Filters {
+			n.from(1, byPattern(r.Filters[i].ResourcePatternType), aclsByPattern)
+		}
+	}
+}
+
+const aclsByPattern = "resources are named by a pattern (KIP-290)"
+
+// byPattern reports whether resources are meant that version 0, which knows
+// literal names only, would mistake.
+func byPattern(t kmsg.ACLResourcePatternType) bool {
+	return t == kmsg.ACLResourcePatternTypeMatch || t == kmsg.ACLResourcePatternTypePrefixed
 }
 
 func (n *need) listOffsets(r *kmsg.ListOffsetsRequest) {

@@ -34,6 +34,9 @@ func TestC24C25AFieldThatAVersionCannotCarryIsNotLeftOut(t *testing.T) {
 	age.DurationFilterMillis, pattern.TransactionalIDPattern = 1, kmsg.StringPtr("x")
 	controllers, fenced := kmsg.NewPtrDescribeClusterRequest(), kmsg.NewPtrDescribeClusterRequest()
 	controllers.EndpointType, fenced.IncludeFencedBrokers = 2, true
+	id := kmsg.StringPtr("i")
+	keep := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+	keep.AllowReplicationFactorChange = false
 	for _, c := range []struct {
 		req   kmsg.Request
 		least int16
@@ -54,6 +57,19 @@ func TestC24C25AFieldThatAVersionCannotCarryIsNotLeftOut(t *testing.T) {
 		{&kmsg.TxnOffsetCommitRequest{Generation: -1, MemberID: "m"}, 3, "as a member"},
 		{controllers, 1, "controllers"}, {fenced, 2, "fenced"},
 		{&kmsg.ListConfigResourcesRequest{ResourceTypes: []int8{2}}, 1, "by type"},
+		{&kmsg.JoinGroupRequest{}, 0, ""}, {&kmsg.JoinGroupRequest{InstanceID: id}, 5, "static"},
+		{&kmsg.SyncGroupRequest{InstanceID: id}, 3, "static"}, {&kmsg.HeartbeatRequest{InstanceID: id}, 3, "static"},
+		{&kmsg.OffsetCommitRequest{InstanceID: id}, 7, "static"},
+		{&kmsg.ConsumerGroupHeartbeatRequest{SubscribedTopicRegex: id}, 1, "by pattern"},
+		{&kmsg.FindCoordinatorRequest{}, 0, ""}, {&kmsg.FindCoordinatorRequest{CoordinatorType: 1}, 1, "other than a group"},
+		{&kmsg.ElectLeadersRequest{}, 0, ""}, {&kmsg.ElectLeadersRequest{ElectionType: 1}, 1, "another election"},
+		{kmsg.NewPtrAlterPartitionAssignmentsRequest(), 0, ""}, {keep, 1, "number of replicas"},
+		{&kmsg.UpdateFeaturesRequest{ValidateOnly: true}, 1, "dry run"},
+		{&kmsg.CreateDelegationTokenRequest{OwnerPrincipalName: id}, 3, "another owner"},
+		{&kmsg.CreateACLsRequest{Creations: []kmsg.CreateACLsRequestCreation{{ResourcePatternType: 3}}}, 0, ""},
+		{&kmsg.CreateACLsRequest{Creations: []kmsg.CreateACLsRequestCreation{{ResourcePatternType: 4}}}, 1, "a pattern"},
+		{&kmsg.DescribeACLsRequest{ResourcePatternType: 1}, 0, ""}, {&kmsg.DescribeACLsRequest{ResourcePatternType: 4}, 1, "a pattern"},
+		{&kmsg.DeleteACLsRequest{Filters: []kmsg.DeleteACLsRequestFilter{{ResourcePatternType: 2}}}, 1, "a pattern"},
 	} {
 		key := c.req.Key()
 		none := Bounds{NoBound, NoBound, NoBound}
