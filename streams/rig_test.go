@@ -303,19 +303,6 @@ func active(names ...string) Tasks {
 
 func all(names ...string) func(string) Tasks { return func(string) Tasks { return active(names...) } }
 
-// until waits, in virtual time, for a condition.
-func (w *world) until(what string, cond func() bool) {
-	w.t.Helper()
-	for range 100_000 {
-		synctest.Wait()
-		if cond() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	w.t.Fatalf("it never came to this: %s", what)
-}
-
 // listsOf are the lists that a heartbeat carried; ok is false for nulls.
 func listsOf(r *kmsg.StreamsGroupHeartbeatRequest) (string, bool) {
 	if r.ActiveTasks == nil {

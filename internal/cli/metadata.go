@@ -74,15 +74,6 @@ func topicOf(t *kmsg.MetadataResponseTopic) (*topicInfo, error) {
 	return info, nil
 }
 
-// replicas is the replication factor: the most replicas that a partition has.
-func (t *topicInfo) replicas() int {
-	most := 0
-	for _, p := range t.Partitions {
-		most = max(most, len(p.Replicas))
-	}
-	return most
-}
-
 // numbers lists the partitions of the topic.
 func (t *topicInfo) numbers() []int32 {
 	var list []int32

@@ -98,7 +98,7 @@ func (f *Fold) Apply(k Key, e Entry, now Now, live bool) (bool, error) {
 	if known && e.Offset <= old.offset {
 		return false, nil
 	}
-	s := slot[Member]{offset: e.Offset, gone: e.Value == nil || len(e.Value) == 0}
+	s := slot[Member]{offset: e.Offset, gone: len(e.Value) == 0}
 	if !s.gone {
 		var r Registration
 		if r, s.bad = DecodeRegistration(e.Value); s.bad != nil {

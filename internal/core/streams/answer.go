@@ -52,7 +52,7 @@ func (m reader) onSuccess(now time.Time, s *sent, resp *kmsg.StreamsGroupHeartbe
 		m.left(now, nil)
 		return
 	case releaseBeat:
-		mender{m.member}.onReleased(now)
+		mender(m).onReleased(now)
 		return
 	}
 	a, err := m.read(resp.ActiveTasks, resp.StandbyTasks, resp.WarmupTasks)

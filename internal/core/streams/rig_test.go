@@ -208,30 +208,6 @@ func (r *rig) check() {
 	}
 }
 
-// advance lets time pass, with a look at every deadline.
-func (r *rig) advance(d time.Duration) {
-	r.t.Helper()
-	end := r.now.Add(d)
-	for {
-		at := r.m.Deadline()
-		if at.IsZero() || at.After(end) {
-			break
-		}
-		if at.After(r.now) {
-			r.now = at
-		}
-		before := len(r.lines)
-		r.step()
-		if len(r.lines) == before || r.out != nil {
-			break
-		}
-	}
-	if r.now.Before(end) && r.out == nil {
-		r.now = end
-	}
-	r.step()
-}
-
 // pass lets time pass while a heartbeat is in flight, or not.
 func (r *rig) pass(d time.Duration) {
 	r.t.Helper()
