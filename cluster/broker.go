@@ -52,7 +52,7 @@ func (b *Broker) request(ctx context.Context, lane netconn.Kind, req kmsg.Reques
 	at, ok := b.c.snap.Load().Broker(b.id)
 	if !ok {
 		if err := b.c.refresh(ctx, nil, meta.Need{}); err != nil {
-			return nil, opError(apiName(req), b.id, err)
+			return nil, opError(apiName(req), b.id, notAsked(err))
 		}
 		if at, ok = b.c.snap.Load().Broker(b.id); !ok {
 			return nil, opError(apiName(req), b.id, ErrUnknownBroker)

@@ -181,7 +181,7 @@ func (c *client) forgetCoordinator(kind CoordinatorKind, key string, node kafka.
 func (c *Cluster) RequestCoordinator(ctx context.Context, group string, req kmsg.Request) (kmsg.Response, error) {
 	b, err := c.Coordinator(ctx, GroupCoordinator, group)
 	if err != nil {
-		return nil, err
+		return nil, notAsked(err)
 	}
 	v := req.GetVersion()
 	if v < 0 {

@@ -46,3 +46,74 @@ func TestC43AnEarlierAttemptLeavesTheRequestInDoubt(t *testing.T) {
 		})
 	}
 }
+
+// TestC43WhatIsInDoubtOfOneItemIsNotLostAmongOthers has one of two partitions
+// lose its answer and then its broker, while the other is refused at every
+// attempt. The mutation that it finds: a doubt that only the last failure of a
+// round leaves.
+func TestC43WhatIsInDoubtOfOneItemIsNotLostAmongOthers(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, r *rig) {
+		r.topic("t", 2, 3)
+		r.sim.Broker(2).Handle(21, func(*sim.Request) sim.Answer {
+			go r.sim.Broker(2).Close()
+			return sim.Answer{End: sim.Close}
+		})
+		r.sim.Broker(3).Handle(21, func(q *sim.Request) sim.Answer {
+			resp := q.Response().(*kmsg.DeleteRecordsResponse)
+			p := kmsg.NewDeleteRecordsResponseTopicPartition()
+			p.Partition, p.ErrorCode = 1, 6
+			resp.Topics = []kmsg.DeleteRecordsResponseTopic{{Topic: "t", Partitions: []kmsg.DeleteRecordsResponseTopicPartition{p}}}
+			return sim.Reply(resp)
+		})
+		c := r.connect(func(cfg *Config) { cfg.Bootstrap = []string{"b1:9092"} })
+		req := kmsg.NewPtrDeleteRecordsRequest()
+		req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: "t", Partitions: []kmsg.DeleteRecordsRequestTopicPartition{
+			{Partition: 0, Offset: 5}, {Partition: 1, Offset: 5},
+		}}}
+		_, err := c.Request(r.within(10*time.Second), req)
+		if n := r.sim.Broker(2).Count(21); n != 1 {
+			t.Fatalf("%d requests", n)
+		}
+		if err == nil || !kafka.MayHaveHappened(err) {
+			t.Errorf("said not to have happened: %v", err)
+		}
+	})
+}
+
+// TestC43ALostLookUpLeavesTheRequestAfterItUndone fails where the outcome of a
+// look-up is taken for that of the request that it was for: a mutation that was
+// never sent would be in doubt, and not tried again.
+func TestC43ALostLookUpLeavesTheRequestAfterItUndone(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, r *rig) {
+		b := r.sim.Broker(1)
+		c := r.connect()
+		lost := sim.Answer{End: sim.Reset}
+		lose := func(key int16) { b.Script(key, lost, lost) } // the repetition too
+		c.InvalidateController(1)
+		lose(3)
+		if _, err := c.Request(r.within(time.Minute), kmsg.NewPtrCreateTopicsRequest()); err != nil || b.Count(19) != 1 {
+			t.Errorf("CreateTopics after a lost Metadata: %v after %d requests", err, b.Count(19))
+		}
+		b.Handle(3, func(*sim.Request) sim.Answer { return lost })
+		b.Handle(10, func(*sim.Request) sim.Answer { return lost })
+		c.InvalidateController(1)
+		for name, do := range map[string]func() (kmsg.Response, error){
+			"controller": func() (kmsg.Response, error) {
+				return c.Request(r.within(time.Second), kmsg.NewPtrCreateTopicsRequest())
+			},
+			"broker": func() (kmsg.Response, error) {
+				return c.Broker(77).Request(r.within(time.Second), kmsg.NewPtrEndTxnRequest())
+			},
+			"coordinator": func() (kmsg.Response, error) {
+				return c.RequestCoordinator(r.within(time.Second), "g", kmsg.NewPtrOffsetCommitRequest())
+			},
+			"groups": func() (kmsg.Response, error) {
+				return c.Request(r.within(time.Second), &kmsg.DeleteGroupsRequest{Groups: []string{"g", "h"}})
+			},
+		} {
+			if _, err := do(); err == nil || kafka.MayHaveHappened(err) {
+				t.Errorf("%s: never sent, and %v", name, err)
+			}
+		}
+	})
+}

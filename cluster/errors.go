@@ -128,6 +128,21 @@ func (e *inDoubt) Error() string {
 func (e *inDoubt) Unwrap() error       { return e.err }
 func (*inDoubt) MayHaveHappened() bool { return true }
 
+// unasked is a request that was not sent because the look-up before it failed.
+type unasked struct{ error }
+
+func (u *unasked) Unwrap() error       { return u.error }
+func (*unasked) MayHaveHappened() bool { return false }
+
+// notAsked is the error of a look-up as that of the request that was to follow:
+// what became of the look-up says nothing about it.
+func notAsked(err error) error {
+	if err == nil || !kafka.MayHaveHappened(err) {
+		return err
+	}
+	return &unasked{err}
+}
+
 // opError frames an error with the operation, once.
 func opError(op string, broker kafka.NodeID, err error) error {
 	if err == nil { // before oe, which would be allocated

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -190,7 +191,7 @@ func mergeListed(into, from kmsg.Response) {
 	switch r := into.(type) {
 	case *kmsg.ListGroupsResponse:
 		f := from.(*kmsg.ListGroupsResponse)
-		r.ErrorCode = max(r.ErrorCode, f.ErrorCode)
+		r.ErrorCode = cmp.Or(r.ErrorCode, f.ErrorCode)
 		for _, g := range f.Groups {
 			if !slices.ContainsFunc(r.Groups, func(o kmsg.ListGroupsResponseGroup) bool { return o.Group == g.Group }) {
 				r.Groups = append(r.Groups, g)
@@ -198,7 +199,7 @@ func mergeListed(into, from kmsg.Response) {
 		}
 	case *kmsg.ListTransactionsResponse:
 		f := from.(*kmsg.ListTransactionsResponse)
-		r.ErrorCode = max(r.ErrorCode, f.ErrorCode)
+		r.ErrorCode = cmp.Or(r.ErrorCode, f.ErrorCode)
 		for _, t := range f.TransactionStates {
 			if !slices.ContainsFunc(r.TransactionStates, func(o kmsg.ListTransactionsResponseTransactionState) bool {
 				return o.TransactionalID == t.TransactionalID
@@ -208,7 +209,7 @@ func mergeListed(into, from kmsg.Response) {
 		}
 	case *kmsg.DescribeLogDirsResponse:
 		f := from.(*kmsg.DescribeLogDirsResponse)
-		r.ErrorCode = max(r.ErrorCode, f.ErrorCode)
+		r.ErrorCode = cmp.Or(r.ErrorCode, f.ErrorCode)
 		r.Dirs = append(r.Dirs, f.Dirs...)
 	}
 }

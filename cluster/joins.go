@@ -33,7 +33,7 @@ func NewJoins(c *Cluster) *Joins {
 func (j *Joins) Request(ctx context.Context, group string, req kmsg.Request) (kmsg.Response, error) {
 	b, err := j.c.coordinator(ctx, GroupCoordinator, group)
 	if err != nil {
-		return nil, err
+		return nil, notAsked(err)
 	}
 	peer, err := j.peer(b)
 	if err != nil {

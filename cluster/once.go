@@ -34,7 +34,7 @@ func (o once) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, err
 	c := o.c
 	b, err := c.Coordinator(ctx, o.kind, o.key)
 	if err != nil {
-		return nil, &unasked{err}
+		return nil, notAsked(err)
 	}
 	call := netconn.NewCall(ctx, req)
 	call.Max, call.NoRedial = o.maxVersion, true
@@ -48,12 +48,6 @@ func (o once) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, err
 	}
 	return resp, nil
 }
-
-// unasked is a request that was not sent because the look-up before it failed.
-type unasked struct{ error }
-
-func (u *unasked) Unwrap() error       { return u.error }
-func (*unasked) MayHaveHappened() bool { return false }
 
 // Version is the version at which req would be sent to the broker: the highest
 // that both sides, the fields of req and Config.MaxVersions allow, else a

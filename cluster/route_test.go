@@ -283,6 +283,13 @@ func TestListCallsAskEveryBrokerAndNameThoseThatDoNotAnswer(t *testing.T) {
 		if err != nil || !slices.Equal(groups(resp), []string{"both", "1", "2", "3"}) {
 			t.Errorf("%v, %v", groups(resp), err)
 		}
+		for id := range int32(3) { // also where the code is below zero, and wherever it comes in the order
+			r.sim.Broker(id+1).Script(16, sim.Reply(&kmsg.ListGroupsResponse{ErrorCode: -1}))
+			resp, err = c.Request(r.within(time.Minute), kmsg.NewPtrListGroupsRequest())
+			if err != nil || resp.(*kmsg.ListGroupsResponse).ErrorCode != -1 {
+				t.Errorf("broker %d could not list its groups: %+v, %v", id+1, resp, err)
+			}
+		}
 		r.sim.Broker(2).Handle(16, func(q *sim.Request) sim.Answer { return sim.Answer{Until: q.Done()} })
 		resp, err = c.Request(r.within(time.Second), kmsg.NewPtrListGroupsRequest())
 		var pe *PartialError

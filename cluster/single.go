@@ -12,6 +12,7 @@ import (
 func (a *attempts) toOne(find func() (kafka.Broker, error), wrong retry.Disposition, lost func(kafka.Broker)) (kmsg.Response, error) {
 	for {
 		b, err := find()
+		err = notAsked(err)
 		var resp kmsg.Response // an answer that asks for another attempt
 		if err == nil {
 			resp, err = a.once(b, wrong)

@@ -50,12 +50,14 @@ type spread struct {
 	r    router
 	open []int // items that still need an answer
 	lost map[int]outcome
+	// doubt holds the items of which an attempt may have happened.
+	doubt map[int]bool
 	// version is the highest that a part was answered at.
 	version int16
 }
 
 func (a *attempts) spread(s split, r router) (kmsg.Response, error) {
-	sp := &spread{a: a, s: s, r: r, lost: make(map[int]outcome)}
+	sp := &spread{a: a, s: s, r: r, lost: make(map[int]outcome), doubt: make(map[int]bool)}
 	for i := range s.len() {
 		sp.open = append(sp.open, i)
 	}
@@ -112,7 +114,7 @@ func (sp *spread) plan() (parts []part, next []int) {
 	for _, i := range sp.open {
 		b, err := sp.r.route(sp.a.ctx, i)
 		if err != nil {
-			sp.lost[i] = outcome{kafka.NoNode, err}
+			err = sp.lose(i, kafka.NoNode, notAsked(err))
 			if worthwhile(err) {
 				next = append(next, i)
 			}
@@ -155,11 +157,24 @@ func (sp *spread) settle(i int, b kafka.Broker, err error) error {
 		}
 		return nil
 	}
-	sp.lost[i] = outcome{b.ID, err}
+	err = sp.lose(i, b.ID, err)
 	if sp.a.repeats(err) {
 		return err
 	}
 	return nil
+}
+
+// lose notes that an attempt at an item ended without an answer, and gives the
+// error with what is in doubt from those before it.
+func (sp *spread) lose(i int, at kafka.NodeID, err error) error {
+	switch {
+	case kafka.MayHaveHappened(err):
+		sp.doubt[i] = true
+	case sp.doubt[i]:
+		err = &inDoubt{err}
+	}
+	sp.lost[i] = outcome{at, err}
+	return err
 }
 
 // giveUp ends the open items: those with an answer keep it.
