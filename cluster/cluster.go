@@ -112,11 +112,29 @@ func (c *client) bootstrap(ctx context.Context) error {
 		case ctx.Err() != nil && last != nil:
 			return &gaveUp{cause: context.Cause(ctx), last: last}
 		case ctx.Err() != nil:
-			return err
+			return c.silent(ctx, err)
 		}
 		last = err
 	}
 }
+
+// silent names the addresses that have not answered when ctx ended.
+func (c *client) silent(ctx context.Context, err error) error {
+	e := &UnreachableError{}
+	for _, peer := range c.pool.all() {
+		_, err := peer.Failing()
+		if err == nil {
+			err = errNoAnswerYet
+		}
+		e.Addrs, e.Errs = append(e.Addrs, peer.Addr()), append(e.Errs, err)
+	}
+	if len(e.Addrs) == 0 {
+		return err
+	}
+	return &gaveUp{cause: context.Cause(ctx), last: e}
+}
+
+var errNoAnswerYet error = unsent("no answer yet")
 
 // NewRand makes a random source for a machine above, derived from Config.Rand.
 // What it returns is not safe for concurrent use.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -191,4 +192,34 @@ func TestK5CloseEndsEveryBlockingCall(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestC55AContextThatEndsConnectLeavesTheSilentAddressNamed has a broker that
+// takes the connection and says nothing.
+func TestC55AContextThatEndsConnectLeavesTheSilentAddressNamed(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, r *rig) {
+		r.sim.Broker(1).Handle(18, func(q *sim.Request) sim.Answer { return sim.Answer{Until: q.Done()} })
+		_, err := Connect(r.within(3*time.Second), r.config())
+		if !errors.Is(err, context.DeadlineExceeded) || kafka.MayHaveHappened(err) || !strings.Contains(err.Error(), "b1:9092: no answer yet") {
+			t.Errorf("%v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := Connect(ctx, r.config()); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestC12ATableThatCannotBeReadNamesItsAddress has the answer to ApiVersions be
+// no such answer.
+func TestC12ATableThatCannotBeReadNamesItsAddress(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, r *rig) {
+		r.sim.Broker(1).Handle(18, func(*sim.Request) sim.Answer { return sim.Answer{Body: []byte{0}} })
+		_, err := Connect(r.within(time.Minute), r.config())
+		var pe *kafka.ProtocolError
+		if !errors.As(err, &pe) || pe.Addr != "b1:9092" {
+			t.Errorf("%v", err)
+		}
+	})
 }

@@ -130,7 +130,7 @@ func (s *socket) decode(e *ending, o conn.Outstanding[pending], f conn.Frame) {
 		body = bytes.Clone(body)
 	}
 	if err == nil && e.call != nil && e.call.answer != nil {
-		e.err = e.call.answer(body)
+		e.err = s.lane.peer.protocolError(e.call.answer(body))
 		return
 	}
 	resp := o.Value.resp
