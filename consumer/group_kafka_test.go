@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/kafka"
@@ -176,21 +177,31 @@ func TestG3G31G36OnKafkaAGroupReadsCommitsAndGoesOn(t *testing.T) {
 	}
 }
 
-func TestG21OnKafkaABrokerWithoutTheProtocolIsAVersionError(t *testing.T) {
-	if len(protocols()) > 1 {
-		t.Log("this broker has the protocol; one of the line 3.9 shows the rule")
-		return
-	}
-	ctx, c := onKafka(t, "no-848", 1)
-	n, err := New(c, Config{Group: GroupConfig{ID: "no-848", Topics: []string{"no-848"}, Protocol: kafka.ConsumerGroup}})
+// The protocol that was chosen is the one that is spoken; where a broker does not
+// have it, that is an error.
+func TestG21OnKafkaTheProtocolIsNeverReplaced(t *testing.T) {
+	ctx, c := onKafka(t, "chosen", 1)
+	n, err := New(c, Config{Group: GroupConfig{ID: "chosen", Topics: []string{"chosen"}, Protocol: kafka.ConsumerGroup}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	_, err = n.Poll(ctx)
-	var ve *kafka.VersionError
-	if !errors.As(err, &ve) {
-		t.Errorf("Poll: %v", err)
+	if len(protocols()) == 1 {
+		_, err = n.Poll(ctx)
+		var ve *kafka.VersionError
+		if !errors.As(err, &ve) {
+			t.Errorf("Poll: %v", err)
+		}
+		return
+	}
+	wait(ctx, t, "the member", func() bool { return n.Group().Stats().Partitions == 1 })
+	resp, err := c.Request(ctx, &kmsg.ConsumerGroupDescribeRequest{Groups: []string{"chosen"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := resp.(*kmsg.ConsumerGroupDescribeResponse).Groups[0]
+	if g.ErrorCode != 0 || len(g.Members) != 1 {
+		t.Errorf("as a group of the protocol: code %d, %d members", g.ErrorCode, len(g.Members))
 	}
 }
 
