@@ -586,6 +586,31 @@ func TestP13P18P19B083ARejectedBatchIsNumberedAnewAndSent(t *testing.T) {
 	}
 }
 
+// A record waits for room in the waiting area while its topic is found: what the
+// same goroutine appends next must not overtake it. Mutation: an appendLocked
+// that goes on in the waiting area after its wait.
+func TestP30P35ARecordThatWaitedForRoomKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		p := begin(t, f, Config{BufferBytes: 4 << 10, BatchBytes: 1 << 10, Compression: Uncompressed})
+		var rs []kafka.Record
+		for i := range 300 {
+			rs = append(rs, kafka.Record{Topic: "t", Value: fmt.Appendf(nil, "%040d", i)})
+		}
+		if _, err := p.AppendAll(t.Context(), rs, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range f.records(t0) {
+			if string(r.Value) != string(rs[i].Value) {
+				t.Fatalf("record %d of the log is %q", i, r.Value)
+			}
+		}
+	})
+}
+
 // The producer closes while the records of its waiting area are being placed.
 // A result for a batch that was placed already makes this panic.
 func TestP49CloseWhileWaitingRecordsArePlaced(t *testing.T) {

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,9 +47,9 @@ func (q *partition) appendLocked(ctx context.Context, r *kafka.Record, ts kafka.
 	need := most(r)
 	var got int64
 	for {
-		if q.over != nil {
+		if err := q.endLocked(); err != nil {
 			q.p.budget.give(got)
-			return Receipt{}, q.over
+			return Receipt{}, err
 		}
 		if missing := need - got - q.freeLocked(); missing > 0 {
 			n, waited, err := q.roomLocked(ctx, missing)
@@ -68,6 +69,19 @@ func (q *partition) appendLocked(ctx context.Context, r *kafka.Record, ts kafka.
 		got = left
 	}
 }
+
+// endLocked is why no record comes in any more, nil if one may.
+func (q *partition) endLocked() error {
+	if q.over == nil && q.tp.Partition == produce.WaitingArea && q.topic.layout.Load() != nil {
+		return errPlaced
+	}
+	return q.over
+}
+
+// errPlaced turns a record away that waited for room in a waiting area which is
+// closed by now: what the same goroutine appends next goes to the partition, and
+// must not be overtaken by it.
+var errPlaced = errors.New("the topic has its partitions")
 
 // roomLocked takes at least n bytes of the budget. If it has to wait for them it
 // does so without the mutex.

@@ -211,7 +211,12 @@ func (p *Producer) appendOne(ctx context.Context, r *kafka.Record, ts kafka.Time
 			if err := p.fits(r, &t.area.tp); err != nil {
 				return Receipt{}, err
 			}
-			return t.area.appendLocked(ctx, r, ts, now)
+			rc, err := t.area.appendLocked(ctx, r, ts, now)
+			if err == errPlaced {
+				at.leave()
+				continue
+			}
+			return rc, err
 		}
 		if p.cfg.Partition != nil {
 			at.leave() // the user's function runs under no lock

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -81,18 +82,17 @@ func createTopic(s *stage, name string, n int, replicas int16) {
 	if code := resp.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode; code != 0 {
 		s.t.Fatal(kerr.ErrorForCode(code))
 	}
-	// brokers know of it a moment later, and a group that joins before has a missing source
-	s.until("brokers know topic "+name, func() bool {
-		req := kmsg.NewPtrMetadataRequest()
-		rt := kmsg.NewMetadataRequestTopic()
-		rt.Topic = &name
-		req.Topics = append(req.Topics, rt)
-		resp, err := s.k.Request(s.ctx, req)
-		if err != nil {
+	// the coordinator knows of it a moment later than Metadata, and a group that joins before has a missing source
+	tries := 0
+	s.until("the coordinator knows topic "+name, func() bool {
+		tries++
+		m := s.member(fmt.Sprintf("probe-%s-%d", name, tries), "m", reading(name))
+		r := m.join()
+		m.ok(m.request(-1))
+		if err := Delete(s.ctx, s.k, m.group, false); err != nil {
 			s.t.Fatal(err)
 		}
-		t := resp.(*kmsg.MetadataResponse).Topics[0]
-		return t.ErrorCode == 0 && len(t.Partitions) == n
+		return !slices.ContainsFunc(r.Status, func(st kmsg.StreamsGroupHeartbeatResponseStatus) bool { return st.StatusCode == 1 })
 	})
 }
 

@@ -183,6 +183,11 @@ func TestAMillionLinesGoRound(t *testing.T) {
 	}
 	e.feed(in.String(), "produce", "t").want(t, "")
 	if res := e.ottla("consume", "t", "-e"); res.stdout != in.String() || res.stderr != "" {
-		t.Errorf("%d bytes came back of %d; %s", len(res.stdout), in.Len(), res.stderr)
+		got, want := strings.Split(res.stdout, "\n"), strings.Split(in.String(), "\n")
+		at := 0
+		for at < len(got)-1 && at < len(want)-1 && got[at] == want[at] {
+			at++
+		}
+		t.Errorf("%d bytes came back of %d; line %d is %q, and then %q; %s", len(res.stdout), in.Len(), at, got[at], got[at+1:min(at+4, len(got))], res.stderr)
 	}
 }
