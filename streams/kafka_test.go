@@ -54,6 +54,12 @@ func onKafka(t *testing.T) *stage {
 	}
 	s := &stage{t: t, ctx: ctx, k: c, minor: minor, prefix: fmt.Sprintf("s%d-", stages.Add(1))}
 	s.topic = func(name string, n int) { createTopic(s, name, n, 1) }
+	s.applied = func(group string) { // a coordinator takes settings over a moment after they are accepted
+		if s.known == "" {
+			s.source("known", 1)
+		}
+		s.until("the coordinator assigns at once", func() bool { return !s.meets(group, s.known, 5) })
+	}
 	s.grow = func(name string, n int) {
 		req := kmsg.NewPtrCreatePartitionsRequest()
 		rt := kmsg.NewCreatePartitionsRequestTopic()
@@ -86,17 +92,24 @@ func createTopic(s *stage, name string, n int, replicas int16) {
 	tries := 0
 	s.until("the coordinator knows topic "+name, func() bool {
 		tries++
-		m := s.member(fmt.Sprintf("probe-%s-%d", name, tries), "m", reading(name))
-		r := m.join()
-		m.ok(m.request(-1))
-		if err := Delete(s.ctx, s.k, m.group, false); err != nil {
-			s.t.Fatal(err)
-		}
-		return !slices.ContainsFunc(r.Status, func(st kmsg.StreamsGroupHeartbeatResponseStatus) bool { return st.StatusCode == 1 })
+		return !s.meets(fmt.Sprintf("probe-%s-%d", name, tries), name, 1)
 	})
+	s.known = name
 }
 
 // TestKafkaScenarios holds the facts about coordinators against a real one.
 func TestKafkaScenarios(t *testing.T) {
 	runScenarios(t, func(t *testing.T, run func(s *stage)) { run(onKafka(t)) })
+}
+
+// meets reports whether a member that joins a group is told a status. The group
+// is deleted again.
+func (s *stage) meets(group, topic string, status int8) bool {
+	m := s.member(group, "probe", reading(topic))
+	r := m.join()
+	m.ok(m.request(-1))
+	if err := Delete(s.ctx, s.k, m.group, false); err != nil {
+		s.t.Fatal(err)
+	}
+	return slices.ContainsFunc(r.Status, func(st kmsg.StreamsGroupHeartbeatResponseStatus) bool { return st.StatusCode == status })
 }

@@ -20,8 +20,11 @@ type stage struct {
 	topic  func(name string, partitions int) // creates a topic
 	grow   func(name string, partitions int) // makes it have more partitions
 	prefix string                            // of names, so that runs do not meet
-	minor  int                               // of Kafka 4.x
-	memory bool                              // the in-memory cluster
+	// applied waits until the group assigns at once; nil where settings hold at once
+	applied func(group string)
+	known   string // the topic that was created last
+	minor   int    // of Kafka 4.x
+	memory  bool   // the in-memory cluster
 
 	closers []func() // of members, for a stage that ends before its test
 }
@@ -54,6 +57,9 @@ func (s *stage) sets(group string, kv ...string) {
 func (s *stage) quick(group string) {
 	s.t.Helper()
 	s.sets(group, "initial.rebalance.delay.ms", "0", "assignment.interval.ms", "0")
+	if s.applied != nil {
+		s.applied(group)
+	}
 }
 
 // raw is a member that the test plays request by request.
