@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/sasl"
@@ -155,5 +156,9 @@ func TestTheTraceTellsAndCannotHoldUpTheClient(t *testing.T) {
 			t.Error("Close waited for the user's function")
 		}
 		close(hold)
+		synctest.Wait()
+		if n := len(refreshes); n > 0 {
+			t.Errorf("%d calls began after Close", n)
+		}
 	})
 }

@@ -36,6 +36,9 @@ func (t *tracer) run(ctx context.Context) error {
 	for {
 		select {
 		case f := <-t.queue:
+			if ctx.Err() != nil {
+				return nil
+			}
 			f()
 		case <-ctx.Done():
 			return nil
