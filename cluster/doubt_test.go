@@ -117,3 +117,45 @@ func TestC43ALostLookUpLeavesTheRequestAfterItUndone(t *testing.T) {
 		}
 	})
 }
+
+// TestC43ASlowMutationIsNotAskedOfASecondBroker holds the answer back for longer
+// than a request that changes nothing would wait.
+func TestC43ASlowMutationIsNotAskedOfASecondBroker(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, r *rig) {
+		r.everywhere(38, func(q *sim.Request) sim.Answer {
+			time.Sleep(5 * hedge)
+			return sim.Reply(q.Response())
+		})
+		c := r.connect()
+		mustDo(t, second(c.Request(r.within(time.Minute), kmsg.NewPtrCreateDelegationTokenRequest())))
+		n := 0
+		for _, b := range r.sim.Brokers() {
+			n += b.Count(38)
+		}
+		if n != 1 {
+			t.Errorf("sent %d times", n)
+		}
+	})
+}
+
+// TestC48WhatAnAnswerLeavesOutIsAnError has brokers answer with nothing in it:
+// taken for success, a partition would have an offset that nobody gave.
+func TestC48WhatAnAnswerLeavesOutIsAnError(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, r *rig) {
+		r.topic("t", 1)
+		empty := func(q *sim.Request) sim.Answer { return sim.Reply(q.Response()) }
+		r.everywhere(2, empty)
+		r.everywhere(42, empty)
+		c := r.connect()
+		resp, err := c.Request(r.within(time.Minute), listOffsets(tp("t", 0)))
+		mustDo(t, err)
+		if p := resp.(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0]; p.ErrorCode == 0 {
+			t.Errorf("%+v", p)
+		}
+		resp, err = c.Request(r.within(time.Minute), &kmsg.DeleteGroupsRequest{Groups: []string{"g"}})
+		mustDo(t, err)
+		if g := resp.(*kmsg.DeleteGroupsResponse).Groups[0]; g.ErrorCode == 0 {
+			t.Errorf("%+v", g)
+		}
+	})
+}

@@ -211,6 +211,26 @@ func TestB071AnAuthorizationErrorLateInTheSessionIsFollowedByOneLogin(t *testing
 			}
 		})
 	})
+	t.Run("what is never to be sent twice is not", func(t *testing.T) {
+		inWorld(t, withPlain(), rights(life, always), func(t *testing.T, w *world) {
+			l := w.lane(General)
+			if _, err := l.Do(t.Context(), NewCall(t.Context(), kmsg.NewPtrDeleteGroupsRequest())); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(60 * time.Second)
+			for _, limit := range []func(c *Call){func(c *Call) { c.NoRedial = true }, func(c *Call) { c.OpenOnly = true }} {
+				before := len(w.b.requests(3))
+				c := metadata("m")
+				limit(c)
+				if resp, err := l.Do(t.Context(), c); err != nil || !refusedIn(resp) {
+					t.Errorf("%+v %v", resp, err)
+				}
+				if n := len(w.b.requests(3)) - before; n != 1 {
+					t.Errorf("sent %d times", n)
+				}
+			}
+		})
+	})
 	t.Run("a lifetime shorter than an answer takes", func(t *testing.T) {
 		inWorld(t, withPlain(), granting(10*time.Millisecond, func(_ *brokerConn, g gotRequest) kmsg.Response {
 			time.Sleep(20 * time.Millisecond)
