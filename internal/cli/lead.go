@@ -209,7 +209,7 @@ func (r *leadRunner) watch(ctx context.Context, t *leader.Term, child *watched) 
 	for {
 		select {
 		case end = <-child.ended:
-			return end, lost
+			return end, lost || t.Err() != nil // after a suspension both are seen at once
 		case <-tick.C:
 			if t.Err() == nil && kill == nil {
 				child.extend(leaseDeadline(t, r.grace))
