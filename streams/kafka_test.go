@@ -53,7 +53,16 @@ func onKafka(t *testing.T) *stage {
 		t.Skipf("Kafka %s has no streams groups", broker.Version())
 	}
 	s := &stage{t: t, ctx: ctx, k: c, minor: minor, prefix: fmt.Sprintf("s%d-", stages.Add(1))}
-	s.topic = func(name string, n int) { createTopic(s, name, n, 1) }
+	s.topic = func(name string, n int) {
+		createTopic(s, name, n, 1)
+		// the coordinator knows of it later than Metadata, and a group that joins before has a missing source
+		tries := 0
+		s.until("the coordinator knows topic "+name, func() bool {
+			tries++
+			return !s.meets(fmt.Sprintf("probe-%s-%d", name, tries), name, 1)
+		})
+		s.known = name
+	}
 	s.applied = func(group string) { // a coordinator takes settings over a moment after they are accepted
 		if s.known == "" {
 			s.source("known", 1)
@@ -88,13 +97,19 @@ func createTopic(s *stage, name string, n int, replicas int16) {
 	if code := resp.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode; code != 0 {
 		s.t.Fatal(kerr.ErrorForCode(code))
 	}
-	// the coordinator knows of it a moment later than Metadata, and a group that joins before has a missing source
-	tries := 0
-	s.until("the coordinator knows topic "+name, func() bool {
-		tries++
-		return !s.meets(fmt.Sprintf("probe-%s-%d", name, tries), name, 1)
+	// brokers know of it a moment later
+	s.until("brokers know topic "+name, func() bool {
+		req := kmsg.NewPtrMetadataRequest()
+		rt := kmsg.NewMetadataRequestTopic()
+		rt.Topic = &name
+		req.Topics = append(req.Topics, rt)
+		resp, err := s.k.Request(s.ctx, req)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		t := resp.(*kmsg.MetadataResponse).Topics[0]
+		return t.ErrorCode == 0 && len(t.Partitions) == n
 	})
-	s.known = name
 }
 
 // TestKafkaScenarios holds the facts about coordinators against a real one.
