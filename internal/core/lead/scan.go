@@ -27,7 +27,7 @@ type Scanner struct {
 // record to give (aborted, control, emptied by compaction) move it as well.
 // Records of transactions in the answer's list of aborted ones are left out.
 //
-// A batch that cannot be read is an error; next is then the offset after it,
+// A batch that cannot be read is an error; next is then the offset after it, never less than at,
 // or at itself where its end is not known. The entries' slices are valid within
 // f only.
 func (s *Scanner) Scan(p *kmsg.FetchResponseTopicPartition, at kafka.Offset, f func(Entry)) (next kafka.Offset, err error) {
@@ -44,7 +44,7 @@ func (s *Scanner) Scan(p *kmsg.FetchResponseTopicPartition, at kafka.Offset, f f
 		}
 		data = rest
 		if err := s.batch(b, at, aborted, f); err != nil {
-			return b.NextOffset(), err
+			return max(next, b.NextOffset()), err
 		}
 		next = max(next, b.NextOffset())
 	}
