@@ -3,84 +3,50 @@ package fetch
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ottla/ottla/internal/transcript"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/record"
 )
 
-var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
-
-// Transcripts: each line that begins with > is a command, the lines behind it
-// are what the machine asked for, handed out and told. -update rewrites them.
+// Transcripts: a command, and below it what the machine asked for, handed out
+// and told.
 //
-//	> assign t-0=earliest t-1=@5       > topic t 1 2 epoch=5  leaders
-//	> topicerr t 3                     > wait                 to the deadline
-//	> fetch 1 t-0 hw=9 lso=9 aborted=7@0 data=0-3,tx7:4-5,abort7@6
-//	> fetcherr 1                       > list 1 t-0=42 code=0
-//	> seek t-0=latest                  > pause t-0            > resume t-0
-//	> remove t-0                       > poll
-//	> epochs 1 t-0=80 code=0           > fetch 1 t-0 session=7 also=t-1 replica=2
-//	> fetch 1 - session=7              > fetch 1 - error=70
+//	assign t-0=earliest t-1=@5       topic t 1 2 epoch=5  leaders
+//	topicerr t 3                     wait                 to the deadline
+//	fetch 1 t-0 hw=9 lso=9 aborted=7@0 data=0-3,tx7:4-5,abort7@6
+//	fetcherr 1                       list 1 t-0=42 code=0
+//	seek t-0=latest                  pause t-0            resume t-0
+//	remove t-0                       poll
+//	epochs 1 t-0=80 code=0           fetch 1 t-0 session=7 also=t-1 replica=2
+//	fetch 1 - session=7              fetch 1 - error=70
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	for _, f := range files {
-		t.Run(filepath.Base(f), func(t *testing.T) {
-			want, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(want))
-			if *update {
-				if err := os.WriteFile(f, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("the transcript differs:\n%s", got)
-			}
-		})
-	}
+	transcript.Run(t, "*.txt", func(t *testing.T) func([]string) string {
+		s := &script{rig: newRig(t, testConfig()), fetchs: map[string]*FetchAction{}, lists: map[string]*ListAction{}, vets: map[string]*EpochAction{}}
+		s.began, s.takeHints = s.now, true
+		return func(cmd []string) string {
+			s.out.Reset()
+			s.command(cmd[0], cmd[1:])
+			s.step()
+			s.tell()
+			return s.out.String()
+		}
+	})
 }
 
 // script is a rig that writes down what happens.
 type script struct {
 	*rig
-	out    bytes.Buffer
+	out    bytes.Buffer // of the command
 	began  time.Time
 	fetchs map[string]*FetchAction // by broker
 	lists  map[string]*ListAction
 	vets   map[string]*EpochAction
-}
-
-func play(t *testing.T, text string) []byte {
-	s := &script{rig: newRig(t, testConfig()), fetchs: map[string]*FetchAction{}, lists: map[string]*ListAction{}, vets: map[string]*EpochAction{}}
-	s.began, s.takeHints = s.now, true
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\n")
-		switch {
-		case strings.HasPrefix(line, "> "):
-			fmt.Fprintln(&s.out, line)
-			f := strings.Fields(line[2:])
-			s.command(f[0], f[1:])
-			s.step()
-			s.tell()
-		case line == "" || strings.HasPrefix(line, "#"):
-			fmt.Fprintln(&s.out, line)
-		}
-	}
-	return s.out.Bytes()
 }
 
 func (s *script) command(name string, args []string) {

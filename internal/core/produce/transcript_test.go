@@ -3,62 +3,29 @@ package produce
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ottla/ottla/internal/transcript"
 	"github.com/ottla/ottla/kafka"
 )
-
-var update = flag.Bool("update", false, "rewrite the transcripts")
 
 // TestTranscripts runs the scripts in testdata: a command per line, and under
 // it, indented, the actions that the machine asked for and when it wants to be
 // asked again. Files are named after the rules they show.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(want))
-			if *update {
-				if err := os.WriteFile(file, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if !bytes.Equal(got, want) {
-				t.Errorf("%s differs; it would be:\n%s", file, got)
-			}
-		})
-	}
-}
-
-func play(t *testing.T, script string) []byte {
-	var out bytes.Buffer
-	p := player{now: time.Unix(0, 0), m: New(Config{Linger: 5 * time.Millisecond}, nil)}
-	for line := range strings.Lines(script) {
-		line = strings.TrimRight(line, "\n")
-		switch {
-		case strings.HasPrefix(line, "  "): // the old output
-		case line == "" || strings.HasPrefix(line, "#"):
-			fmt.Fprintln(&out, line)
-		default:
-			fmt.Fprintln(&out, line)
-			p.do(t, strings.Fields(line))
+	transcript.Run(t, "*.txt", func(t *testing.T) func([]string) string {
+		p := player{now: time.Unix(0, 0), m: New(Config{Linger: 5 * time.Millisecond}, nil)}
+		return func(cmd []string) string {
+			var out bytes.Buffer
+			p.do(t, cmd)
 			p.drain(t, &out)
+			return out.String()
 		}
-	}
-	return out.Bytes()
+	})
 }
 
 type player struct {
@@ -111,7 +78,7 @@ func (p *player) do(t *testing.T, f []string) {
 		p.halves(t, BatchID(number(t, f[1])), int32(number(t, f[2])), int32(number(t, f[3])))
 	case "withdraw": // batch
 		how := p.m.OnWithdraw(p.now, BatchID(number(t, f[1])))
-		p.note = map[Withdrawal]string{TooLate: "  too late\n", IfUnsent: "  if it is not sent\n"}[how]
+		p.note = map[Withdrawal]string{TooLate: "too late\n", IfUnsent: "if it is not sent\n"}[how]
 	case "rest": // batch, records that are left
 		p.rest(BatchID(number(t, f[1])), int32(number(t, f[2])))
 	case "close":
@@ -193,33 +160,33 @@ func (p *player) drain(t *testing.T, out *bytes.Buffer) {
 		}
 		switch a := a.(type) {
 		case Identify:
-			fmt.Fprintln(out, "  identify")
+			fmt.Fprintln(out, "identify")
 		case CloseOpen:
-			fmt.Fprintln(out, "  close the open batch of", a.Partition)
+			fmt.Fprintln(out, "close the open batch of", a.Partition)
 		case Seal:
-			fmt.Fprintf(out, "  seal %d as %d/%d+%d%s\n", a.Batch, a.Stamp.ProducerID, a.Stamp.ProducerEpoch, a.Stamp.BaseSequence,
+			fmt.Fprintf(out, "seal %d as %d/%d+%d%s\n", a.Batch, a.Stamp.ProducerID, a.Stamp.ProducerEpoch, a.Stamp.BaseSequence,
 				map[int]string{1: " with the second codec", 2: " with the third codec"}[a.Codec])
 		case Send:
-			fmt.Fprintf(out, "  request %d to broker %d%s:", a.Request, a.Broker, map[bool]string{true: " (behind others)"}[a.Behind])
+			fmt.Fprintf(out, "request %d to broker %d%s:", a.Request, a.Broker, map[bool]string{true: " (behind others)"}[a.Behind])
 			for _, i := range a.Items {
 				fmt.Fprintf(out, " %d as %d/%d+%d", i.Batch, i.Stamp.ProducerID, i.Stamp.ProducerEpoch, i.Stamp.BaseSequence)
 			}
 			fmt.Fprintln(out)
 		case Resolve:
-			fmt.Fprintln(out, "  resolve", a.Partition, map[bool]string{true: "anew"}[a.Invalid])
+			fmt.Fprintln(out, "resolve", a.Partition, map[bool]string{true: "anew"}[a.Invalid])
 		case Split:
-			fmt.Fprintln(out, "  split", a.Batch)
+			fmt.Fprintln(out, "split", a.Batch)
 		case Report:
-			fmt.Fprintf(out, "  report for %v: %v\n", a.Partition, a.Err)
+			fmt.Fprintf(out, "report for %v: %v\n", a.Partition, a.Err)
 		case Finish:
-			fmt.Fprintf(out, "  batch %d: %s\n", a.Batch, told(a.Outcome))
+			fmt.Fprintf(out, "batch %d: %s\n", a.Batch, told(a.Outcome))
 		}
 		if err := p.m.check(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if at := p.m.Deadline(); !at.IsZero() {
-		fmt.Fprintf(out, "  next in %v\n", at.Sub(p.now))
+		fmt.Fprintf(out, "next in %v\n", at.Sub(p.now))
 	}
 }
 
