@@ -97,15 +97,6 @@ func worthwhile(err error) bool {
 	return isConnection(err) || errors.As(err, &be) || errors.As(err, &ue) || errors.As(err, &nl) || errors.Is(err, ErrNoController)
 }
 
-// codeOf is the broker's code that err is about, 0 if it is not about one.
-func codeOf(err error) int16 {
-	var be *kafka.BrokerError
-	if errors.As(err, &be) {
-		return be.Code
-	}
-	return 0
-}
-
 // repeatsCode reports whether a code in an answer is to be tried again at the
 // same broker. Codes that leave the outcome open are repeated only for requests
 // that may be.

@@ -111,7 +111,7 @@ func (r *leaderRouter) rejected(i int, b kafka.Broker, err error) bool {
 		return false
 	}
 	r.c.inbox.post(func(s *state) { s.topics.InvalidateLeader(tp, b.ID) })
-	if codeOf(err) == kerr.UnknownTopicOrPartition.Code || codeOf(err) == kerr.UnknownTopicID.Code {
+	if kafka.CodeOf(err) == kerr.UnknownTopicOrPartition.Code || kafka.CodeOf(err) == kerr.UnknownTopicID.Code {
 		var h *hopeless
 		return !errors.As(r.patience(tp, err), &h)
 	}

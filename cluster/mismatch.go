@@ -42,7 +42,7 @@ func (s *state) probe(addr string, node kafka.NodeID, tries int) {
 	call.Min = 2 // the first version with a cluster id
 	call.Done = func(resp kmsg.Response, err error) {
 		s.c.inbox.post(func(s *state) {
-			if codeOf(err) == kerr.RebootstrapRequired.Code && tries > 1 {
+			if kafka.CodeOf(err) == kerr.RebootstrapRequired.Code && tries > 1 {
 				s.probe(addr, node, tries-1)
 				return
 			}

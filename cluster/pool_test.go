@@ -175,7 +175,7 @@ func TestC2AnswersOfTheWrongNodeAreProbedOnce(t *testing.T) {
 		b := r.sim.Broker(2)
 		b.Handle(18, checkIdentity(b, "sim", 7)) // it says it is node 7
 		c := r.connect(func(cfg *Config) { cfg.Bootstrap = []string{"b1:9092"} })
-		if err := describe(2, c, r); codeOf(err) != kerr.RebootstrapRequired.Code || kafka.MayHaveHappened(err) {
+		if err := describe(2, c, r); kafka.CodeOf(err) != kerr.RebootstrapRequired.Code || kafka.MayHaveHappened(err) {
 			t.Errorf("a request for another node than the one that answers: %v", err)
 		}
 		time.Sleep(time.Second)

@@ -228,7 +228,7 @@ func sameBroker(fs []Failure) bool {
 // clientCode is the code that stands for an error in a merged answer: the
 // broker's own if there is one, else whether it may have happened.
 func clientCode(err error) int16 {
-	if code := codeOf(err); code != 0 {
+	if code := kafka.CodeOf(err); code != 0 {
 		return code
 	}
 	var nl *kafka.NoLeaderError
@@ -281,5 +281,5 @@ func (a *attempts) startAll(parts []part) []*started {
 
 // moved reports whether a code says that another broker is the right one.
 func moved(err error, want retry.Disposition) bool {
-	return codeOf(err) != 0 && retry.Of(codeOf(err)) == want
+	return kafka.CodeOf(err) != 0 && retry.Of(kafka.CodeOf(err)) == want
 }

@@ -258,23 +258,14 @@ func (c *actor) lookup(ctx context.Context, a *fetch.LookupAction) {
 		_, err = c.cluster.Leader(ctx, kafka.TopicPartition{Topic: a.Topic, Partition: a.Stale[0]})
 	}
 	var t *cluster.Topic
-	if codeOf(err) != kerr.UnknownTopicOrPartition.Code {
+	if kafka.CodeOf(err) != kerr.UnknownTopicOrPartition.Code {
 		t, err = c.cluster.Topic(ctx, a.Topic)
 	}
 	if err != nil || t == nil {
-		c.post(func(now time.Time) { c.machine.OnTopicError(now, a.Topic, codeOf(err), err) })
+		c.post(func(now time.Time) { c.machine.OnTopicError(now, a.Topic, kafka.CodeOf(err), err) })
 		return
 	}
 	c.post(func(now time.Time) { c.machine.OnTopic(now, a.Topic, topicInfo(t)) })
-}
-
-// codeOf is the broker's code in an error, 0 if there is none.
-func codeOf(err error) int16 {
-	var be *kafka.BrokerError
-	if errors.As(err, &be) {
-		return be.Code
-	}
-	return 0
 }
 
 func topicInfo(t *cluster.Topic) fetch.TopicInfo {

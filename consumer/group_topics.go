@@ -167,7 +167,7 @@ func (w *topicWatch) countAll(ctx context.Context, names []string) map[string]in
 	for _, name := range names {
 		if !w.m.c.tasks.Go(func(context.Context) error {
 			n, err := w.m.c.cluster.PartitionCount(ctx, name)
-			if t, ok := w.m.c.cluster.CachedTopic(name); err != nil && ok && codeOf(err) == 0 {
+			if t, ok := w.m.c.cluster.CachedTopic(name); err != nil && ok && kafka.CodeOf(err) == 0 {
 				n = t.Count()
 			}
 			results <- found{name, n}

@@ -89,6 +89,15 @@ type BrokerError struct {
 	Message string // the broker's own text, if it sent one
 }
 
+// CodeOf is the broker's error code that err is about, 0 if it is about none.
+func CodeOf(err error) int16 {
+	var be *BrokerError
+	if errors.As(err, &be) {
+		return be.Code
+	}
+	return 0
+}
+
 // CodeError is the error for a code of an answer, nil for code 0. message may
 // be nil or empty.
 func CodeError(code int16, message *string) error {

@@ -67,6 +67,17 @@ func TestBrokerErrorIsTheKerrValueOfItsCode(t *testing.T) {
 }
 
 // A code that kerr does not know must not pass for UNKNOWN_SERVER_ERROR.
+func TestCodeOfFindsTheBrokersCode(t *testing.T) {
+	inner := CodeError(3, nil)
+	for err, want := range map[error]int16{
+		inner: 3, &OpError{Op: "x", Broker: NoNode, Partition: -1, Err: inner}: 3, errors.New("lost"): 0, nil: 0,
+	} {
+		if got := CodeOf(err); got != want {
+			t.Errorf("%v: %d, want %d", err, got, want)
+		}
+	}
+}
+
 func TestUnknownCodeMatchesNoKerrValue(t *testing.T) {
 	err := CodeError(9999, nil)
 	if errors.Is(err, kerr.UnknownServerError) {

@@ -86,7 +86,7 @@ func (e *Elector) initUntil(ctx context.Context, id string, pair lead.Token, lim
 				return lead.NoToken, &Error{Kind: kindOf(code), Role: id, Op: "take the epoch", Err: err}
 			}
 		}
-		if lead.React(codeOf(err)) != lead.Again || codeOf(err) == 0 {
+		if lead.React(kafka.CodeOf(err)) != lead.Again || kafka.CodeOf(err) == 0 {
 			e.coords.forget(id)
 		}
 		if serr := sleep(ctx, backoff(tries)); serr != nil {
@@ -159,7 +159,7 @@ func (e *Elector) writeFailed(role, op string, err error) error {
 	case errors.As(err, &we) && we.outcome == lead.Over:
 		return &Error{Kind: ErrFenced, Role: role, Op: op, Err: err}
 	case errors.As(err, &we) && we.outcome == lead.Refused:
-		return &Error{Kind: kindOf(codeOf(err)), Role: role, Op: op, Err: err}
+		return &Error{Kind: kindOf(kafka.CodeOf(err)), Role: role, Op: op, Err: err}
 	}
 	return &Error{Kind: ErrProducer, Role: role, Op: op, Err: err}
 }

@@ -139,7 +139,7 @@ func (c *campaign) attempt() (*Term, error) {
 
 // retries reports whether what failed may go better next time.
 func (c *campaign) retries(err error) bool {
-	refused := errors.Is(err, ErrAdmin) && codeOf(err) > 0 && retry.Of(codeOf(err)) == retry.Fatal // such as too many replicas
+	refused := errors.Is(err, ErrAdmin) && kafka.CodeOf(err) > 0 && retry.Of(kafka.CodeOf(err)) == retry.Fatal // such as too many replicas
 	return !hopeless(err) && !refused && !errors.Is(err, ErrDuplicateMember)
 }
 

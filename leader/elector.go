@@ -176,7 +176,7 @@ func (e *Elector) checkVerification(ctx context.Context) error {
 	}
 	off, err := e.topic.unverified(ctx, l.brokers)
 	switch {
-	case codeOf(err) != 0:
+	case kafka.CodeOf(err) != 0:
 		e.cfg.Logger.Warn("ottla: it cannot be told whether brokers verify transactions", "err", err)
 		e.emit(Event{Kind: EventUnverified, Term: -1, Rank: -1, Err: err})
 	case err != nil:

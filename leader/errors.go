@@ -86,7 +86,7 @@ func failed(kind error, role, op string, err error) error {
 	if errors.As(err, &known) || errors.Is(err, ErrClosed) {
 		return err
 	}
-	switch code := codeOf(err); {
+	switch code := kafka.CodeOf(err); {
 	case retry.Unauthorized(code):
 		kind = ErrAuthorization
 	case code == 50:
@@ -105,17 +105,8 @@ func hopeless(err error) bool {
 	return errors.Is(err, cluster.ErrClosed) || errors.Is(err, ErrClosed) || errors.Is(err, ErrInvalidConfig) || errors.Is(err, ErrAuthorization)
 }
 
-// codeOf is the broker's code that err is about, 0 if none.
-func codeOf(err error) int16 {
-	var be *kafka.BrokerError
-	if errors.As(err, &be) {
-		return be.Code
-	}
-	return 0
-}
-
 // IsFence reports whether err says that a later leader, or the coordinator,
 // has fenced the pair that was used.
 func IsFence(err error) bool {
-	return errors.Is(err, ErrFenced) || lead.Fenced(codeOf(err))
+	return errors.Is(err, ErrFenced) || lead.Fenced(kafka.CodeOf(err))
 }

@@ -102,7 +102,7 @@ func worthwhile(err error) bool {
 	if hopeless(err) {
 		return false
 	}
-	code := codeOf(err)
+	code := kafka.CodeOf(err)
 	return code == 0 || code == 1 || code == -1 || lead.React(code) == lead.Again || lead.React(code) == lead.Elsewhere
 }
 

@@ -71,7 +71,7 @@ func (r *registrar) deliver(ctx context.Context, p int32, key, value []byte) (ka
 			r.seq[p]++
 			return off, nil
 		}
-		code := codeOf(err)
+		code := kafka.CodeOf(err)
 		switch reaction := lead.React(code); {
 		case code == 46: // DUPLICATE_SEQUENCE_NUMBER: it is there, the offset is not told
 			r.seq[p]++

@@ -130,7 +130,7 @@ func coordinate(ctx context.Context, c Kafka, group string, ask func(context.Con
 	for tries := 1; ; tries++ {
 		r := ask(ctx)
 		if r.err != nil {
-			r.code = codeOf(r.err)
+			r.code = kafka.CodeOf(r.err)
 		} else if r.code != 0 {
 			r.err = answered(group, r.code, r.message)
 		}

@@ -24,15 +24,6 @@ const (
 // feature is what turns Streams groups on in a cluster.
 const feature = "streams.version"
 
-// codeOf is the broker's code in an error, 0 if there is none.
-func codeOf(err error) int16 {
-	var be *kafka.BrokerError
-	if errors.As(err, &be) {
-		return be.Code
-	}
-	return 0
-}
-
 // lookup finds the coordinator and the version to speak with it.
 func (a *actor) lookup(ctx context.Context, act *core.LookupAction) {
 	began := time.Now()
@@ -48,7 +39,7 @@ func (a *actor) lookup(ctx context.Context, act *core.LookupAction) {
 		case isClosed(err):
 			a.machine.OnClosed(now, err)
 		case err != nil:
-			a.machine.OnLookupFailed(now, act.ID, codeOf(err), err)
+			a.machine.OnLookupFailed(now, act.ID, kafka.CodeOf(err), err)
 		default:
 			a.machine.OnVersion(now, act.ID, version)
 		}
