@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ottla/ottla/internal/core/meta"
+	"github.com/ottla/ottla/internal/core/retry"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -91,23 +92,15 @@ func (s *state) step() {
 func (s *state) deadline() time.Time {
 	var at time.Time
 	for _, d := range []time.Time{s.refreshDeadline(), s.coords.Deadline()} {
-		at = sooner(at, d)
+		at = retry.Earlier(at, d)
 	}
 	for a := range s.asks {
-		at = sooner(at, a.hedgeAt)
+		at = retry.Earlier(at, a.hedgeAt)
 	}
 	return at
 }
 
 func (s *state) refreshDeadline() time.Time { return s.topics.Deadline() }
-
-// sooner is the earlier of two times, of which zero is never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
 
 // publish makes changes of the map visible: the snapshot first, then the
 // connections, then the events.

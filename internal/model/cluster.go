@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/ottla/ottla/internal/core/retry"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -176,35 +177,20 @@ func (c *Cluster) Advance(now time.Time) {
 		if at.IsZero() || at.After(now) {
 			break
 		}
-		c.now = later(c.now, at)
+		c.now = retry.Later(c.now, at)
 		c.coord.step()
 	}
-	c.now = later(c.now, now)
+	c.now = retry.Later(c.now, now)
 }
 
 // Deadline is when the next thing happens by itself; zero is never.
 func (c *Cluster) Deadline() time.Time {
 	var at time.Time
 	for _, t := range c.coord.txns {
-		at = earlier(at, c.coord.markerDue(t))
+		at = retry.Earlier(at, c.coord.markerDue(t))
 		if t.state == Ongoing {
-			at = earlier(at, c.coord.timeUp(t))
+			at = retry.Earlier(at, c.coord.timeUp(t))
 		}
 	}
 	return at
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-// earlier is the earlier of two times, where zero is never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

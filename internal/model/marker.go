@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"time"
 
+	"github.com/ottla/ottla/internal/core/retry"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/record"
 )
@@ -54,7 +55,7 @@ func (c *coordinator) markerDue(t *txn) time.Time {
 	var at time.Time
 	for _, m := range t.markers {
 		if !c.held[m.to] {
-			at = earlier(at, m.due)
+			at = retry.Earlier(at, m.due)
 		}
 	}
 	return at

@@ -4,6 +4,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/ottla/ottla/internal/core/retry"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -120,7 +121,7 @@ func (f *Flight[T]) OnAnswer(now time.Time, id int32) (o Outstanding[T], stray b
 		}
 		o = f.pop()
 		f.live--
-		f.answered, f.used = later(f.answered, now), now
+		f.answered, f.used = retry.Later(f.answered, now), now
 		return o, false, nil
 	}
 	what := "an answer with correlation id " + itoa(int64(id)) + " that nobody asked for"
@@ -179,8 +180,8 @@ func (f *Flight[T]) Drain() (o Outstanding[T], ok bool) {
 // OnThrottle takes note that the broker wants silence for d. It answers
 // nothing in that time either, so outstanding clocks wait as well.
 func (f *Flight[T]) OnThrottle(now time.Time, d time.Duration) {
-	f.throttled = later(f.throttled, now.Add(d))
-	f.answered = later(f.answered, f.throttled)
+	f.throttled = retry.Later(f.throttled, now.Add(d))
+	f.answered = retry.Later(f.answered, f.throttled)
 }
 
 // Blocked is until when nothing is to be sent; ok is false if that is over.
@@ -215,20 +216,20 @@ func (f *Flight[T]) Deadline() time.Time {
 	}
 	if h := f.head(); h != nil {
 		if !h.wrote.IsZero() {
-			d = sooner(d, f.answerEnd(h))
+			d = retry.Earlier(d, f.answerEnd(h))
 		}
 	} else if !f.writing && f.cfg.Idle >= 0 {
-		d = sooner(d, f.used.Add(f.cfg.Idle))
+		d = retry.Earlier(d, f.used.Add(f.cfg.Idle))
 	}
 	return d
 }
 
 func (f *Flight[T]) writeEnd() time.Time {
-	return later(f.began, f.answered).Add(f.cfg.WriteTimeout + Grace)
+	return retry.Later(f.began, f.answered).Add(f.cfg.WriteTimeout + Grace)
 }
 
 func (f *Flight[T]) answerEnd(h *Outstanding[T]) time.Time {
-	return later(h.wrote, f.answered).Add(h.limit + Grace)
+	return retry.Later(h.wrote, f.answered).Add(h.limit + Grace)
 }
 
 // head is the oldest entry that waits for an answer.
@@ -287,19 +288,4 @@ func (f *Flight[T]) check() {
 	if live != f.live {
 		panic("flight: the count of outstanding requests is wrong")
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-// sooner is the earlier of two times, where zero is never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

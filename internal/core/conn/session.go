@@ -3,6 +3,8 @@ package conn
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/ottla/ottla/internal/core/retry"
 )
 
 // Session is the lifetime of one authentication (KIP-368): when it is to be
@@ -44,7 +46,7 @@ func (s *Session) Late(now time.Time) bool { return !s.half.IsZero() && !now.Bef
 // due once the request that waited for the last login went out.
 func (s *Session) OnRefused(now time.Time) {
 	if !s.at.IsZero() {
-		s.at = sooner(s.at, now)
+		s.at = retry.Earlier(s.at, now)
 	}
 }
 

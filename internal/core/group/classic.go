@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/ottla/ottla/internal/core/retry"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -122,7 +123,7 @@ func (c *classic) deadline() time.Time {
 		d = c.retryAt
 	}
 	if c.m.state.joined() && !c.m.flying(flightHeartbeat) {
-		d = earlier(d, c.beatAt)
+		d = retry.Earlier(d, c.beatAt)
 	}
 	return d
 }

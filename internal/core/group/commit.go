@@ -112,7 +112,7 @@ func (c *commits) deadline(m *Machine) time.Time {
 		d = c.retryAt
 	}
 	if c.asking == nil && len(c.loads) > 0 {
-		d = earlier(d, c.loadAt)
+		d = retry.Earlier(d, c.loadAt)
 	}
 	return d
 }

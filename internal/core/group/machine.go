@@ -140,14 +140,7 @@ func (m *Machine) Next(now time.Time) (Action, bool) {
 // Deadline is when Next may have something to do although nothing happens
 // before; zero is never.
 func (m *Machine) Deadline() time.Time {
-	return earlier(earlier(m.proto.deadline(), m.commits.deadline(m)), m.doubtAt())
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
+	return retry.Earlier(retry.Earlier(m.proto.deadline(), m.commits.deadline(m)), m.doubtAt())
 }
 
 // State is where the member stands.

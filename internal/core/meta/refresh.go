@@ -3,6 +3,8 @@ package meta
 import (
 	"slices"
 	"time"
+
+	"github.com/ottla/ottla/internal/core/retry"
 )
 
 // Refresh is one Metadata request to make. Topics is never all topics: with no
@@ -102,34 +104,27 @@ func (s *schedule) due(t *topicState, maxAge time.Duration) time.Time {
 		if !t.want.user && t.failed {
 			d = paceQuiet
 		}
-		at = later(t.last.Add(d), s.lastForced.Add(paceMin))
+		at = retry.Later(t.last.Add(d), s.lastForced.Add(paceMin))
 	case t.want != nil:
 		at = s.lastAnswer
 	case t.tracked && t.topic != nil:
-		at = later(t.topic.Updated, t.last).Add(maxAge / 10 * 9)
+		at = retry.Later(t.topic.Updated, t.last).Add(maxAge / 10 * 9)
 	default:
 		return at
 	}
 	if t.want == nil || !t.want.user {
-		at = later(at, s.quietUntil)
+		at = retry.Later(at, s.quietUntil)
 	}
-	return later(at, s.retryAt)
+	return retry.Later(at, s.retryAt)
 }
 
 // clusterDue is when brokers and controller are to be refreshed.
 func (s *schedule) clusterDue(maxAge time.Duration) time.Time {
 	at := s.lastSent.Add(paceMin)
 	if !s.clusterWant {
-		at = later(s.lastAnswer.Add(maxAge/10*9), s.quietUntil)
+		at = retry.Later(s.lastAnswer.Add(maxAge/10*9), s.quietUntil)
 	}
-	return later(at, s.retryAt)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	return retry.Later(at, s.retryAt)
 }
 
 // Deadline is when Next has something to do, zero while a refresh is in

@@ -361,20 +361,12 @@ func decide(m *Machine, now time.Time) {
 func (m *Machine) Deadline() time.Time {
 	at := m.timers.first()
 	if m.ident.state == identNone && m.ident.wanted && m.over == nil {
-		at = earlier(at, m.ident.retryAt)
+		at = retry.Earlier(at, m.ident.retryAt)
 	}
 	if m.tx != nil {
-		at = earlier(at, m.tx.deadline())
+		at = retry.Earlier(at, m.tx.deadline())
 	}
 	return at
 }
 
 func (m *Machine) emit(a Action) { m.out = append(m.out, a) }
-
-// earlier is the earlier of two times, where zero is never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}

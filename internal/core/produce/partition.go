@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ottla/ottla/internal/core/retry"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/record"
 )
@@ -283,17 +284,17 @@ func (p *partition) schedule(now time.Time) {
 	var at time.Time
 	for _, b := range p.queue {
 		if !b.told {
-			at = earlier(at, b.deadline)
+			at = retry.Earlier(at, b.deadline)
 		}
 		if !b.away() {
 			break // the rest came later
 		}
 	}
 	if p.open.is {
-		at = earlier(at, p.closeAt())
+		at = retry.Earlier(at, p.closeAt())
 	}
 	if p.retryAt.After(now) && p.queue.unsent() > 0 {
-		at = earlier(at, p.retryAt)
+		at = retry.Earlier(at, p.retryAt)
 	}
 	p.m.timers.set(p, at)
 }

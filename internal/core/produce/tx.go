@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ottla/ottla/internal/core/retry"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -193,7 +194,7 @@ func (t *Transactions) deadline() time.Time {
 		return time.Time{}
 	}
 	if t.state == txOpen {
-		return earlier(t.pace.at, t.enrols.due())
+		return retry.Earlier(t.pace.at, t.enrols.due())
 	}
 	return t.pace.at
 }

@@ -66,7 +66,7 @@ func (s *enrolments) due() time.Time {
 	var at time.Time
 	for _, e := range s.parts {
 		if !e.done {
-			at = earlier(at, e.pace.at)
+			at = retry.Earlier(at, e.pace.at)
 		}
 	}
 	return at
