@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/ottla/ottla/internal/task"
@@ -11,13 +10,10 @@ import (
 	"github.com/ottla/ottla/kafka"
 )
 
-// tracer calls the functions of a Trace one after the other on a goroutine of
-// its own. A nil tracer does nothing.
+// tracer tells a Trace what happens. A nil tracer does nothing.
 type tracer struct {
-	trace   *Trace
-	queue   chan func()
-	dropped atomic.Int64
-	tasks   *task.Group
+	trace *Trace
+	calls *task.Calls
 }
 
 // traceBacklog is how many calls may wait for a slow Trace.
@@ -27,38 +23,13 @@ func newTracer(t *Trace) *tracer {
 	if t == nil {
 		return nil
 	}
-	tr := &tracer{trace: t, queue: make(chan func(), traceBacklog), tasks: task.New(context.Background())}
-	tr.tasks.Go(tr.run)
-	return tr
+	return &tracer{trace: t, calls: task.NewCalls(traceBacklog)}
 }
 
-func (t *tracer) run(ctx context.Context) error {
-	for {
-		select {
-		case f := <-t.queue:
-			if ctx.Err() != nil {
-				return nil
-			}
-			f()
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-// close ends the goroutine. It does not wait for one that is inside the user's
-// function.
+// close does not wait for a function of the user's that runs.
 func (t *tracer) close() {
 	if t != nil {
-		t.tasks.Cancel(ErrClosed)
-	}
-}
-
-func (t *tracer) call(f func()) {
-	select {
-	case t.queue <- f:
-	default:
-		t.dropped.Add(1)
+		t.calls.Close(ErrClosed)
 	}
 }
 
@@ -66,36 +37,36 @@ func (t *tracer) lost() int64 {
 	if t == nil {
 		return 0
 	}
-	return t.dropped.Load()
+	return t.calls.Dropped()
 }
 
 func (t *tracer) dialled(addr, purpose string, took time.Duration, err error) {
 	if t != nil && t.trace.Dialled != nil {
-		t.call(func() { t.trace.Dialled(addr, purpose, took, err) })
+		t.calls.Add(func() { t.trace.Dialled(addr, purpose, took, err) })
 	}
 }
 
 func (t *tracer) closed(addr, purpose string, err error) {
 	if t != nil && t.trace.Closed != nil {
-		t.call(func() { t.trace.Closed(addr, purpose, err) })
+		t.calls.Add(func() { t.trace.Closed(addr, purpose, err) })
 	}
 }
 
 func (t *tracer) throttled(addr, purpose string, d time.Duration) {
 	if t != nil && t.trace.Throttled != nil {
-		t.call(func() { t.trace.Throttled(addr, purpose, d) })
+		t.calls.Add(func() { t.trace.Throttled(addr, purpose, d) })
 	}
 }
 
 func (t *tracer) refreshed(topics []string, addr string, took time.Duration, err error) {
 	if t != nil && t.trace.Refreshed != nil {
-		t.call(func() { t.trace.Refreshed(topics, addr, took, err) })
+		t.calls.Add(func() { t.trace.Refreshed(topics, addr, took, err) })
 	}
 }
 
 func (t *tracer) retried(api string, attempt int, after time.Duration, why error) {
 	if t != nil && t.trace.Retried != nil {
-		t.call(func() { t.trace.Retried(api, attempt, after, why) })
+		t.calls.Add(func() { t.trace.Retried(api, attempt, after, why) })
 	}
 }
 

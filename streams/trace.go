@@ -1,7 +1,6 @@
 package streams
 
 import (
-	"context"
 	"time"
 
 	"github.com/ottla/ottla/internal/task"
@@ -26,64 +25,45 @@ type Trace struct {
 // traceBacklog is how many calls may wait for a slow Trace.
 const traceBacklog = 256
 
-// tracer calls the functions of a Trace. A nil tracer does nothing.
+// tracer tells a Trace what happens. A nil tracer does nothing.
 type tracer struct {
 	trace Trace
-	queue chan func()
-	tasks *task.Group
+	calls *task.Calls
 }
 
 func newTracer(t *Trace) *tracer {
 	if t == nil {
 		return nil
 	}
-	tr := &tracer{trace: *t, queue: make(chan func(), traceBacklog), tasks: task.New(context.Background())}
-	tr.tasks.Go(func(ctx context.Context) error {
-		for {
-			select {
-			case f := <-tr.queue:
-				f()
-			case <-ctx.Done():
-				return nil
-			}
-		}
-	})
-	return tr
+	return &tracer{trace: *t, calls: task.NewCalls(traceBacklog)}
 }
 
 func (t *tracer) close() {
 	if t != nil {
-		t.tasks.Cancel(ErrClosed)
-	}
-}
-
-func (t *tracer) call(f func()) {
-	select {
-	case t.queue <- f:
-	default:
+		t.calls.Close(ErrClosed)
 	}
 }
 
 func (t *tracer) lookedUp(group string, took time.Duration, err error) {
 	if t != nil && t.trace.LookedUp != nil {
-		t.call(func() { t.trace.LookedUp(group, took, err) })
+		t.calls.Add(func() { t.trace.LookedUp(group, took, err) })
 	}
 }
 
 func (t *tracer) heartbeat(group string, epoch int32, took time.Duration, code int16, err error) {
 	if t != nil && t.trace.Heartbeat != nil {
-		t.call(func() { t.trace.Heartbeat(group, epoch, took, code, err) })
+		t.calls.Add(func() { t.trace.Heartbeat(group, epoch, took, code, err) })
 	}
 }
 
 func (t *tracer) retried(what string, attempt int, after time.Duration, why error) {
 	if t != nil && t.trace.Retried != nil {
-		t.call(func() { t.trace.Retried(what, attempt, after, why) })
+		t.calls.Add(func() { t.trace.Retried(what, attempt, after, why) })
 	}
 }
 
 func (t *tracer) changed(from, to State) {
 	if t != nil && t.trace.Changed != nil && from != to {
-		t.call(func() { t.trace.Changed(from, to) })
+		t.calls.Add(func() { t.trace.Changed(from, to) })
 	}
 }
