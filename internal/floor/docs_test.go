@@ -15,6 +15,7 @@ import (
 var snippetImports = map[string]string{
 	"fmt": "fmt", "context": "context", "time": "time", "net": "net", "errors": "errors", "log": "log", "os": "os",
 	"tls": "crypto/tls", "slog": "log/slog", "testing": "testing", "synctest": "testing/synctest", "strings": "strings",
+	"signal": "os/signal", "syscall": "syscall",
 	"ottla": module, "cluster": module + "/cluster", "producer": module + "/producer", "consumer": module + "/consumer",
 	"kafka": module + "/kafka", "ottlatest": module + "/ottlatest", "record": module + "/record", "transact": module + "/transact",
 	"admin": module + "/admin", "leader": module + "/leader", "streams": module + "/streams",
