@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,7 +17,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/cluster"
@@ -47,7 +48,7 @@ const (
 func length(t *testing.T) time.Duration {
 	s := os.Getenv("OTTLA_CHAOS")
 	if s == "" {
-		return 25 * time.Second
+		return 15 * time.Second
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
@@ -60,6 +61,7 @@ func length(t *testing.T) time.Duration {
 type run struct {
 	t    *testing.T
 	c    *cluster.Cluster
+	log  *slog.Logger
 	book *book
 	ctx  context.Context // ends with the test's patience
 	wg   sync.WaitGroup
@@ -84,15 +86,16 @@ func TestF10F36P7EveryAcknowledgedRecordExactlyOnce(t *testing.T) {
 	d := length(t)
 	ctx, cancel := context.WithTimeout(context.Background(), d+4*time.Minute)
 	defer cancel()
-	c, err := cluster.Connect(ctx, cluster.Config{Bootstrap: strings.Split(brokers.Bootstrap(), ",")})
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	c, err := cluster.Connect(ctx, cluster.Config{Bootstrap: strings.Split(brokers.Bootstrap(), ","), Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	r := &run{t: t, c: c, book: newBook(), ctx: ctx, stop: make(chan struct{})}
+	r := &run{t: t, c: c, log: log, book: newBook(), ctx: ctx, stop: make(chan struct{})}
 	r.createTopic()
 	for i := range 2 {
-		r.wg.Go(func() { r.write(fmt.Sprint("p", i)) })
+		r.wg.Go(func() { r.write(fmt.Sprint("p", i), []producer.Compression{producer.Snappy, producer.LZ4}[i]) })
 		r.wg.Go(func() { r.transact(fmt.Sprint("tx", i)) })
 	}
 	var readers sync.WaitGroup
@@ -114,6 +117,22 @@ func TestF10F36P7EveryAcknowledgedRecordExactlyOnce(t *testing.T) {
 	}
 	r.book.check(t, "polls", polled)
 	r.book.check(t, "ranges", ranged)
+	if t.Failed() {
+		dump(t)
+	}
+}
+
+// dump keeps what the brokers' logs hold, with -artifacts.
+func dump(t *testing.T) {
+	for p := range partitions {
+		text, err := brokers.DumpLog(topic, p)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(t.ArtifactDir(), fmt.Sprint(topic, "-", p)), []byte(text), 0o644)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func (r *run) createTopic() {
@@ -163,16 +182,26 @@ func (r *run) faults(d time.Duration) {
 	}
 }
 
-// write appends records until the run stops, and notes what became of each.
-func (r *run) write(name string) {
-	p, err := producer.New(r.c, producer.Config{DeliveryTimeout: 2 * time.Minute, Partitioner: producer.Manual})
+// sent is a record whose result is yet to come.
+type sent struct {
+	value   string
+	receipt producer.Receipt
+}
+
+// write appends records until the run stops, and has a note made of what became
+// of each.
+func (r *run) write(name string, compression producer.Compression) {
+	p, err := producer.New(r.c, producer.Config{Partitioner: producer.Manual, Compression: compression, Logger: r.log, Report: func(err error) {
+		r.t.Errorf("%s: %v", name, err) // nothing acknowledged may be lost with two replicas in sync
+	}})
 	if err != nil {
 		r.t.Error(err)
 		return
 	}
 	defer p.Close()
-	var rs []producer.Receipt
-	var values []string
+	results := make(chan sent, 10_000)
+	var noted sync.WaitGroup
+	noted.Go(func() { r.note(results) })
 	for n := 0; !r.stopped(); n++ {
 		v := fmt.Sprintf("%s/%d/%d", name, n%partitions, n)
 		receipt, err := p.Append(r.ctx, kafka.Record{Topic: topic, Partition: int32(n % partitions), Key: []byte("k"), Value: []byte(v)})
@@ -180,75 +209,34 @@ func (r *run) write(name string) {
 			r.t.Errorf("%s: %v", v, err)
 			break
 		}
-		rs, values = append(rs, receipt), append(values, v)
-		if n%20 == 0 {
-			time.Sleep(5 * time.Millisecond)
+		results <- sent{v, receipt}
+		if n%10 == 0 {
+			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	for i, receipt := range rs {
-		res := receipt.Result(r.ctx)
+	close(results)
+	noted.Wait()
+}
+
+// note enters the results of records. What is unknown needs a reason: here only
+// that the delivery time was over.
+func (r *run) note(results <-chan sent) {
+	for s := range results {
+		res := s.receipt.Result(r.ctx)
+		var late *kafka.TimeoutError
 		switch {
 		case res.Err == nil:
-			r.book.note(values[i], done)
+			r.book.note(s.value, done)
+			continue
 		case kafka.MayHaveHappened(res.Err):
-			r.t.Logf("%s is unknown: %v", values[i], res.Err)
-			r.book.note(values[i], unknown)
+			r.book.note(s.value, unknown)
 		default:
-			r.t.Logf("%s is not done: %v", values[i], res.Err)
-			r.book.note(values[i], notDone)
+			r.book.note(s.value, notDone)
+		}
+		if r.t.Logf("%s: %v", s.value, res.Err); !errors.As(res.Err, &late) {
+			r.t.Errorf("%s failed, and not for want of time", s.value)
 		}
 	}
-}
-
-// transact writes transactions of a peer, every third of which it aborts. It
-// leaves none open.
-func (r *run) transact(name string) {
-	var cl *kgo.Client
-	for n := 0; (!r.stopped() || cl == nil) && r.ctx.Err() == nil; n++ {
-		if cl == nil {
-			var err error
-			if cl, err = kgo.NewClient(kgo.SeedBrokers(strings.Split(brokers.Bootstrap(), ",")...),
-				kgo.TransactionalID(name), kgo.TransactionTimeout(time.Minute), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
-				r.t.Error(err)
-				return
-			}
-		}
-		if !r.transaction(cl, name, n) {
-			cl.Close()
-			cl = nil
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if cl != nil {
-		cl.Close()
-	}
-}
-
-// transaction writes one transaction and reports whether the client can go on.
-func (r *run) transaction(cl *kgo.Client, name string, n int) bool {
-	if err := cl.BeginTransaction(); err != nil {
-		return false
-	}
-	var values []string
-	var records []*kgo.Record
-	for i := range 12 {
-		p := (n + i/4) % partitions
-		v := fmt.Sprintf("%s/%d/%d", name, p, n*12+i)
-		values = append(values, v)
-		records = append(records, &kgo.Record{Topic: topic, Partition: int32(p), Value: []byte(v)})
-	}
-	r.book.transaction(values, unknown) // until it is known
-	written := cl.ProduceSync(r.ctx, records...).FirstErr()
-	commit := written == nil && n%3 != 2
-	err := cl.EndTransaction(r.ctx, kgo.TransactionEndTry(commit))
-	switch {
-	case err != nil:
-	case commit:
-		r.book.transaction(values, done)
-	default:
-		r.book.transaction(values, notDone)
-	}
-	return err == nil && written == nil
 }
 
 // read reads everything, with a consumer of its own, until the ends that come
