@@ -14,7 +14,7 @@ import (
 	"github.com/ottla/ottla/kafka"
 )
 
-func TestA1A5A10EachTopicHasItsResultInOrder(t *testing.T) {
+func TestA1_A5_A10EachTopicHasItsResultInOrder(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, r *rig) {
 		r.makesTopics(map[string]int16{"taken": 36, "bad": 17})
 		a := r.admin()
@@ -52,9 +52,9 @@ func TestA1A5A10EachTopicHasItsResultInOrder(t *testing.T) {
 	})
 }
 
-// TestR34A4ACreatedTopicIsSeenByEveryBroker has broker 2 lag by two seconds,
+// TestR34_A4ACreatedTopicIsSeenByEveryBroker has broker 2 lag by two seconds,
 // and broker 3 not answer at all. Without the wait the first check is red.
-func TestR34A4ACreatedTopicIsSeenByEveryBroker(t *testing.T) {
+func TestR34_A4ACreatedTopicIsSeenByEveryBroker(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, r *rig) {
 		r.makesTopics(nil)
 		var since time.Time
@@ -144,9 +144,9 @@ func TestA5ADryRunChangesNothing(t *testing.T) {
 	})
 }
 
-// TestB274A3TheControllerIsFoundAgain: broker 1 says that it is not the
+// TestB274_A3TheControllerIsFoundAgain: broker 1 says that it is not the
 // controller, then there is none for 5 s, then it is 3.
-func TestB274A3TheControllerIsFoundAgain(t *testing.T) {
+func TestB274_A3TheControllerIsFoundAgain(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, r *rig) {
 		r.makesTopics(nil)
 		a := r.admin()
@@ -194,7 +194,7 @@ func TestA3ItemsThatWereHeldBackGoAgainAlone(t *testing.T) {
 	})
 }
 
-func TestA1A3AnAnswerThatLeavesATopicOutIsUnknown(t *testing.T) {
+func TestA1_A3AnAnswerThatLeavesATopicOutIsUnknown(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, r *rig) {
 		r.sim.Broker(1).Handle(19, func(q *sim.Request) sim.Answer {
 			resp := q.Response().(*kmsg.CreateTopicsResponse)
@@ -385,7 +385,7 @@ func TestA10DeleteByNameAndByID(t *testing.T) {
 	})
 }
 
-func TestA4A10PartitionsAreATotalAndWaitedFor(t *testing.T) {
+func TestA4_A10PartitionsAreATotalAndWaitedFor(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, r *rig) {
 		r.sim.SetTopic("t", 1)
 		r.everywhere(37, func(q *sim.Request) sim.Answer {

@@ -29,9 +29,9 @@ func listsGroups(b *sim.Broker, state string, of map[string]string) {
 	})
 }
 
-// TestB277A2A16GroupsAreListedOnceAndTheBrokerThatIsDownIsNamed: two brokers
+// TestB277_A2_A16GroupsAreListedOnceAndTheBrokerThatIsDownIsNamed: two brokers
 // list g in different states, a third is down.
-func TestB277A2A16GroupsAreListedOnceAndTheBrokerThatIsDownIsNamed(t *testing.T) {
+func TestB277_A2_A16GroupsAreListedOnceAndTheBrokerThatIsDownIsNamed(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, r *rig) {
 		listsGroups(r.sim.Broker(1), "Stable", map[string]string{"g": "Classic", "z": "Share"})
 		listsGroups(r.sim.Broker(2), "Dead", map[string]string{"g": "Classic", "a": "Consumer"})
@@ -201,9 +201,9 @@ func TestA17BrokersWithoutNewGroupsDescribeClassicOnes(t *testing.T) {
 	})
 }
 
-// TestB280A18AnAnswerThatLeavesPartitionsOutSaysSo commits three partitions of
+// TestB280_A18AnAnswerThatLeavesPartitionsOutSaysSo commits three partitions of
 // which the coordinator answers two.
-func TestB280A18AnAnswerThatLeavesPartitionsOutSaysSo(t *testing.T) {
+func TestB280_A18AnAnswerThatLeavesPartitionsOutSaysSo(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, r *rig) {
 		commit := func(code int16, leaveOut int32) {
 			r.everywhere(8, func(q *sim.Request) sim.Answer {

@@ -102,7 +102,7 @@ func create(t *testing.T, ctx context.Context, a *Admin, name string, partitions
 	mustDo(t, a.CreateTopics(ctx, []NewTopic{{Name: name, Partitions: partitions, Replicas: 1}}, Visible).Err())
 }
 
-func TestKafkaA10A11TopicsFromCreationToDeletion(t *testing.T) {
+func TestKafkaA10_A11TopicsFromCreationToDeletion(t *testing.T) {
 	a, ctx := real(t)
 	two := []NewTopic{
 		{Name: "life", Partitions: 2, Replicas: 1, Configs: map[string]string{"cleanup.policy": "compact"}},
@@ -162,7 +162,7 @@ func TestKafkaA10A11TopicsFromCreationToDeletion(t *testing.T) {
 	}
 }
 
-func TestKafkaA12A13OffsetsAndTheDeletionOfRecords(t *testing.T) {
+func TestKafkaA12_A13OffsetsAndTheDeletionOfRecords(t *testing.T) {
 	a, ctx := real(t)
 	create(t, ctx, a, "offsets", 2)
 	write(t, ctx, peer(t), "offsets", "a", "b", "c", "d")
@@ -217,7 +217,7 @@ func value(t *testing.T, ctx context.Context, a *Admin, r Resource, name string)
 	return ""
 }
 
-func TestKafkaA7A14A15Configs(t *testing.T) {
+func TestKafkaA7_A14_A15Configs(t *testing.T) {
 	a, ctx := real(t)
 	create(t, ctx, a, "configs", 1)
 	node := a.c.Brokers()[0].ID
@@ -372,9 +372,9 @@ func TestKafkaA26AHangingTransactionIsFound(t *testing.T) {
 	}
 }
 
-// TestKafkaA16A17A18A19AGroupFromItsMembersToItsDeletion looks at a group of
+// TestKafkaA16_A17_A18_A19AGroupFromItsMembersToItsDeletion looks at a group of
 // another client with members, without them, and after its deletion.
-func TestKafkaA16A17A18A19AGroupFromItsMembersToItsDeletion(t *testing.T) {
+func TestKafkaA16_A17_A18_A19AGroupFromItsMembersToItsDeletion(t *testing.T) {
 	adm, ctx := real(t)
 	a := adm.Groups()
 	create(t, ctx, adm, "grouped", 2)

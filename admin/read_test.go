@@ -36,7 +36,7 @@ func (r *rig) answersOffsets() {
 	})
 }
 
-func TestA1A2A13OffsetsComeFromTheLeadersInOrderAndApart(t *testing.T) {
+func TestA1_A2_A13OffsetsComeFromTheLeadersInOrderAndApart(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, r *rig) {
 		r.sim.SetTopic("b", 2, 3)
 		r.sim.SetTopic("a", 3, 1)
@@ -184,7 +184,7 @@ func (r *rig) describesConfigs() {
 	})
 }
 
-func TestA7A14A15ConfigsOfABrokerComeFromThatBroker(t *testing.T) {
+func TestA7_A14_A15ConfigsOfABrokerComeFromThatBroker(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, r *rig) {
 		r.describesConfigs()
 		a := r.admin()
@@ -211,7 +211,7 @@ func TestA7A14A15ConfigsOfABrokerComeFromThatBroker(t *testing.T) {
 	})
 }
 
-func TestA14A15ChangesGoToTheBrokerOrTheController(t *testing.T) {
+func TestA14_A15ChangesGoToTheBrokerOrTheController(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, r *rig) {
 		r.everywhere(44, func(q *sim.Request) sim.Answer {
 			resp := q.Response().(*kmsg.IncrementalAlterConfigsResponse)
@@ -297,9 +297,9 @@ func TestA14ConfigResourcesByType(t *testing.T) {
 	})
 }
 
-// TestB275A11ATopicThatOneBrokerDoesNotShowYetIsAskedOfAllOthers describes a
+// TestB275_A11ATopicThatOneBrokerDoesNotShowYetIsAskedOfAllOthers describes a
 // topic while two of three brokers are behind.
-func TestB275A11ATopicThatOneBrokerDoesNotShowYetIsAskedOfAllOthers(t *testing.T) {
+func TestB275_A11ATopicThatOneBrokerDoesNotShowYetIsAskedOfAllOthers(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, r *rig) {
 		r.without(75)
 		r.sim.SetTopic("new", 1, 2)

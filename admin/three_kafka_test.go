@@ -14,9 +14,9 @@ import (
 	"github.com/ottla/ottla/producer"
 )
 
-// TestKafkaB275R34WhatIsMadeCanBeUsedAtOnce makes and grows topics on three
+// TestKafkaB275_R34WhatIsMadeCanBeUsedAtOnce makes and grows topics on three
 // brokers and uses each at once in every way. OTTLA_ROUNDS sets how many.
-func TestKafkaB275R34WhatIsMadeCanBeUsedAtOnce(t *testing.T) {
+func TestKafkaB275_R34WhatIsMadeCanBeUsedAtOnce(t *testing.T) {
 	if !from(3, 9) {
 		t.Skip("three brokers are started from Kafka 3.9 on")
 	}

@@ -30,9 +30,9 @@ func listsTransactions(b *sim.Broker, state string, of map[string]int64) {
 	})
 }
 
-// TestB277A2A26ListsHaveNoDoublesAndNameWhoIsMissing: two brokers list the same
+// TestB277_A2_A26ListsHaveNoDoublesAndNameWhoIsMissing: two brokers list the same
 // transaction in different states, a third is down.
-func TestB277A2A26ListsHaveNoDoublesAndNameWhoIsMissing(t *testing.T) {
+func TestB277_A2_A26ListsHaveNoDoublesAndNameWhoIsMissing(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, r *rig) {
 		listsTransactions(r.sim.Broker(1), "Ongoing", map[string]int64{"both": 1, "z": 2})
 		listsTransactions(r.sim.Broker(2), "Empty", map[string]int64{"both": 1, "a": 3})

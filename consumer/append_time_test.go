@@ -16,7 +16,7 @@ import (
 
 // B175, F19: on a topic with the broker's clock every record of a batch has the
 // time of its append, whatever the producer said.
-func TestKafkaB175F19LogAppendTime(t *testing.T) {
+func TestKafkaB175_F19LogAppendTime(t *testing.T) {
 	topic := "append-time"
 	ctx, c := onKafka(t, topic, 1)
 	req := kmsg.NewPtrIncrementalAlterConfigsRequest()

@@ -20,7 +20,7 @@ import (
 // a range that leaves batches half read, and when all are quiet everything is read
 // once from where it was sought. The bubble fails if a
 // goroutine outlives Close.
-func TestF38F47F48F49CallsFromSeveralGoroutines(t *testing.T) {
+func TestF38_F47_F48_F49CallsFromSeveralGoroutines(t *testing.T) {
 	const parts, records = 4, 200
 	cfg := ottlatest.Config{Brokers: 2, Topics: map[string]int{"t": parts}}
 	inWorld(t, cfg, func(ctx context.Context, w *world) {
@@ -139,7 +139,7 @@ func rangeOn(ctx context.Context, t *testing.T, c *Consumer) {
 
 // A seek or a revoke between the taking of a batch and its first record holds
 // for the whole batch. Mutation: yieldAll without its first look.
-func TestF38F47ABatchThatWasOvertakenBeforeItsFirstRecord(t *testing.T) {
+func TestF38_F47ABatchThatWasOvertakenBeforeItsFirstRecord(t *testing.T) {
 	for name, overtake := range map[string]func(*Consumer){
 		"seek":   func(c *Consumer) { _ = c.Seek(tp("t", 0), AtOffset(4)) },
 		"remove": func(c *Consumer) { c.Remove(tp("t", 0)) },

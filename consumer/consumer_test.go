@@ -591,7 +591,7 @@ func TestNewRefusesWhatMakesNoSense(t *testing.T) {
 }
 
 // Mutation: shelf.enlist that puts a partition in front.
-func TestT5F43PollsAreFair(t *testing.T) {
+func TestT5_F43PollsAreFair(t *testing.T) {
 	const parts, each = 9, 40
 	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": parts}}, func(ctx context.Context, w *world) {
 		var tps []kafka.TopicPartition

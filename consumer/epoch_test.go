@@ -84,7 +84,7 @@ func TestB148ATruncationIsToldBeforeAnythingBehindIt(t *testing.T) {
 
 // F4 and F51: Close tells brokers that it will not come back, and waits for no
 // answer. Mutation: Close without goodbye.
-func TestF4F51CloseClosesTheSessions(t *testing.T) {
+func TestF4_F51CloseClosesTheSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := scripted(t, 1, 1, 2)
 		var sessions [2]sim.FetchSessions

@@ -122,7 +122,7 @@ var closings = []closing{
 // slack is what virtual time may take beyond a bound.
 const slack = 100 * time.Millisecond
 
-func TestT9G44R38CloseReturnsAtOnceFromEveryState(t *testing.T) {
+func TestT9_G44_R38CloseReturnsAtOnceFromEveryState(t *testing.T) {
 	for _, state := range closings {
 		t.Run(state.name, func(t *testing.T) {
 			inGroups(t, map[string]int{"t": 2}, func(ctx context.Context, w *world, p kafka.GroupKind) {
@@ -143,7 +143,7 @@ func TestT9G44R38CloseReturnsAtOnceFromEveryState(t *testing.T) {
 	}
 }
 
-func TestT9G44R38ShutdownReturnsWithItsContextFromEveryState(t *testing.T) {
+func TestT9_G44_R38ShutdownReturnsWithItsContextFromEveryState(t *testing.T) {
 	for _, state := range closings {
 		t.Run(state.name, func(t *testing.T) {
 			inGroups(t, map[string]int{"t": 2}, func(ctx context.Context, w *world, p kafka.GroupKind) {
@@ -167,7 +167,7 @@ func TestT9G44R38ShutdownReturnsWithItsContextFromEveryState(t *testing.T) {
 	}
 }
 
-func TestT9G37G44CloseAndShutdownFromInsideACallback(t *testing.T) {
+func TestT9_G37_G44CloseAndShutdownFromInsideACallback(t *testing.T) {
 	for _, name := range []string{"Close", "Shutdown"} {
 		t.Run(name, func(t *testing.T) {
 			inGroups(t, map[string]int{"t": 2}, func(ctx context.Context, w *world, p kafka.GroupKind) {
@@ -197,7 +197,7 @@ func TestT9G37G44CloseAndShutdownFromInsideACallback(t *testing.T) {
 
 // A member that closes while its JoinGroup is held back says so on the other
 // connection: the group does not wait for it.
-func TestG44B182B208LeavingDoesNotWaitForARoundOrAHeartbeat(t *testing.T) {
+func TestG44_B182_B208LeavingDoesNotWaitForARoundOrAHeartbeat(t *testing.T) {
 	inGroups(t, map[string]int{"t": 2}, func(ctx context.Context, w *world, p kafka.GroupKind) {
 		other := w.member(GroupConfig{Protocol: p})
 		blocked(ctx, w, other)
@@ -312,7 +312,7 @@ func TestT12GroupCallsEndWithTheirContexts(t *testing.T) {
 	})
 }
 
-func TestT16G40MembersLeaveNothingBehind(t *testing.T) {
+func TestT16_G40MembersLeaveNothingBehind(t *testing.T) {
 	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 2}}, func(ctx context.Context, w *world) {
 		for i := range 30 {
 			c, err := New(w.c, Config{Group: GroupConfig{ID: fmt.Sprint("g", i%3), Topics: []string{"t"}}})

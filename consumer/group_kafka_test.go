@@ -138,7 +138,7 @@ func wait(ctx context.Context, t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestG3G31G36OnKafkaAGroupReadsCommitsAndGoesOn(t *testing.T) {
+func TestG3_G31_G36OnKafkaAGroupReadsCommitsAndGoesOn(t *testing.T) {
 	for _, protocol := range protocols() {
 		t.Run(protocol.String(), func(t *testing.T) {
 			topic := "group-" + protocol.String()
@@ -205,7 +205,7 @@ func TestG21OnKafkaTheProtocolIsNeverReplaced(t *testing.T) {
 	}
 }
 
-func TestG28G29B202OnKafkaStaticMembers(t *testing.T) {
+func TestG28_G29_B202OnKafkaStaticMembers(t *testing.T) {
 	for _, protocol := range protocols() {
 		t.Run(protocol.String(), func(t *testing.T) {
 			topic := "static-" + protocol.String()
@@ -252,7 +252,7 @@ func chaosLength(t *testing.T) time.Duration {
 // Members join, leave and are killed under load, and connections of brokers
 // break: every record is handled at least once, and by the callbacks no partition
 // has two owners at a time.
-func TestG37G40OnKafkaChaosEveryRecordIsHandledAndNoPartitionHasTwoOwners(t *testing.T) {
+func TestG37_G40OnKafkaChaosEveryRecordIsHandledAndNoPartitionHasTwoOwners(t *testing.T) {
 	for _, protocol := range protocols() {
 		t.Run(protocol.String(), func(t *testing.T) {
 			topic := "chaos-" + protocol.String()

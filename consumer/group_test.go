@@ -60,7 +60,7 @@ func (w *world) committed(c *Consumer, id kafka.TopicPartition) kafka.Offset {
 	return -1
 }
 
-func TestG3G31G32AMemberJoinsReadsAndCommitsWhatWasFinished(t *testing.T) {
+func TestG3_G31_G32AMemberJoinsReadsAndCommitsWhatWasFinished(t *testing.T) {
 	inGroups(t, map[string]int{"t": 4}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
 		for p := range int32(4) {
 			w.produce("t", p, numbers(0, 5)...)
@@ -212,7 +212,7 @@ func drainAll(ctx context.Context, c *Consumer) (stop func() []string) {
 	}
 }
 
-func TestG18G37MembersComeAndGoAndNoPartitionHasTwoOwners(t *testing.T) {
+func TestG18_G37MembersComeAndGoAndNoPartitionHasTwoOwners(t *testing.T) {
 	inGroups(t, map[string]int{"t": 12}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
 		l := newLedger(w.t)
 		var stops []func() []string
@@ -246,7 +246,7 @@ func TestG18G37MembersComeAndGoAndNoPartitionHasTwoOwners(t *testing.T) {
 
 // Everything is read once while members restart one after the other under load.
 // Mutation: commit positions in place of finished work.
-func TestT8G40ARollingRestartLosesAndDoublesNothing(t *testing.T) {
+func TestT8_G40ARollingRestartLosesAndDoublesNothing(t *testing.T) {
 	inGroups(t, map[string]int{"t": 12}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
 		var mu sync.Mutex
 		seen := map[string]int{}
@@ -303,7 +303,7 @@ func TestT8G40ARollingRestartLosesAndDoublesNothing(t *testing.T) {
 	})
 }
 
-func TestG4G37AMemberThatIsTooSlowIsToldThenLosesItsPartitionsAndRejoins(t *testing.T) {
+func TestG4_G37AMemberThatIsTooSlowIsToldThenLosesItsPartitionsAndRejoins(t *testing.T) {
 	inGroups(t, map[string]int{"t": 1}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
 		var mu sync.Mutex
 		var log []string
@@ -339,7 +339,7 @@ func TestG4G37AMemberThatIsTooSlowIsToldThenLosesItsPartitionsAndRejoins(t *test
 	})
 }
 
-func TestG2R35HeartbeatsGoOnWhateverTheUserDoes(t *testing.T) {
+func TestG2_R35HeartbeatsGoOnWhateverTheUserDoes(t *testing.T) {
 	inGroups(t, map[string]int{"t": 1}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
 		c := w.member(GroupConfig{Protocol: protocol, SessionTimeout: 10 * time.Second})
 		w.produce("t", 0, "a")
@@ -439,7 +439,7 @@ func TestG8ASubscriptionChangesInOneRound(t *testing.T) {
 	})
 }
 
-func TestG7B199GrowthAndNewTopicsReachTheGroup(t *testing.T) {
+func TestG7_B199GrowthAndNewTopicsReachTheGroup(t *testing.T) {
 	inGroups(t, map[string]int{"t": 2}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
 		c := w.member(GroupConfig{Protocol: protocol, Topics: []string{"t", "later"}})
 		stop := drainAll(ctx, c)
@@ -464,7 +464,7 @@ func TestG7B199GrowthAndNewTopicsReachTheGroup(t *testing.T) {
 
 const cluster5min = 5*time.Minute - 40*time.Second
 
-func TestG25K15B044APatternFollowsTheTopics(t *testing.T) {
+func TestG25_K15_B044APatternFollowsTheTopics(t *testing.T) {
 	inGroups(t, map[string]int{"t1": 1, "t2": 1, "other": 1}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
 		cfg := w.client()
 		cfg.MetadataMaxAge = 10 * time.Second
@@ -497,7 +497,7 @@ func TestG25K15B044APatternFollowsTheTopics(t *testing.T) {
 	})
 }
 
-func TestG5G6ACoordinatorThatMovesOrDiesCostsNothing(t *testing.T) {
+func TestG5_G6ACoordinatorThatMovesOrDiesCostsNothing(t *testing.T) {
 	inGroups(t, map[string]int{"t": 3}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
 		c := w.member(GroupConfig{Protocol: protocol})
 		stop := drainAll(ctx, c)

@@ -17,7 +17,7 @@ import (
 // A Java member and one of ottla share a group: they divide its partitions, the
 // Java member's are taken over when it ends, and each goes on at what the other
 // has committed.
-func TestG10G15OnKafkaJavaAndOttlaShareAGroup(t *testing.T) {
+func TestG10_G15OnKafkaJavaAndOttlaShareAGroup(t *testing.T) {
 	const strategy = "partition.assignment.strategy=org.apache.kafka.clients.consumer."
 	for _, one := range []struct {
 		name, java string

@@ -15,7 +15,7 @@ import (
 // yields when it comes back; a withheld partition is waited for and keeps what is
 // not finished out of what would be committed. Mutations: finish at the return of
 // Poll, Return with done = next, Withhold without owes.
-func TestG32G38FinishedWorkIsWhatTheUserCameBackFrom(t *testing.T) {
+func TestG32_G38FinishedWorkIsWhatTheUserCameBackFrom(t *testing.T) {
 	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 1}}, func(ctx context.Context, w *world) {
 		w.produceBatches("t", 0, 3, 10)
 		id := tp("t", 0)

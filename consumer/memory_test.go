@@ -37,7 +37,7 @@ func heap() int64 {
 // T4 and F26: with a poll that never comes memory stays below budget + 16 MiB +
 // 1 MiB for each of the two brokers, whatever batches would become once they are
 // decompressed; afterwards everything flows. Mutation: plan.room without used.
-func TestF26T4AStoppedPollKeepsMemoryWithinTheBudget(t *testing.T) {
+func TestF26_T4AStoppedPollKeepsMemoryWithinTheBudget(t *testing.T) {
 	const budget, parts = 16 << 20, 40 // what every partition may keep, 1 MiB, is more than the budget in all
 	for _, codec := range []compress.Codec{compress.None, compress.Gzip} {
 		t.Run(fmt.Sprint(codec), func(t *testing.T) {

@@ -172,7 +172,7 @@ func TestG39APanicIsAnErrorWithItsStackAndTheMemberLeaves(t *testing.T) {
 	})
 }
 
-func TestG33G39RecordsOfOneKeyAreInOrderAndTheWatermarkIsTheLowestUnfinished(t *testing.T) {
+func TestG33_G39RecordsOfOneKeyAreInOrderAndTheWatermarkIsTheLowestUnfinished(t *testing.T) {
 	inRun(t, func(ctx context.Context, w *world) {
 		prod, err := producer.New(w.c, producer.Config{Linger: time.Second})
 		if err != nil {
@@ -290,7 +290,7 @@ func TestG40ASlowPartitionDelaysNoOtherAndIsNamed(t *testing.T) {
 	})
 }
 
-func TestG38B212AHandlerThatOverrunsTheRevocationDelaysItForABoundedTime(t *testing.T) {
+func TestG38_B212AHandlerThatOverrunsTheRevocationDelaysItForABoundedTime(t *testing.T) {
 	inRun(t, func(ctx context.Context, w *world) {
 		w.produce("t", 0, "a")
 		w.produce("t", 1, "b")

@@ -14,7 +14,7 @@ import (
 
 // K9 and C24: the version sent is the highest of both sides; topics go by name
 // up to 12 and by id from 13 on, and by name where a topic has no id.
-func TestK9C24FetchGoesByNameUpTo12AndByIDFrom13On(t *testing.T) {
+func TestK9_C24FetchGoesByNameUpTo12AndByIDFrom13On(t *testing.T) {
 	for _, c := range []struct {
 		high, metadata int16
 		want           int16

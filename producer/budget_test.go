@@ -52,7 +52,7 @@ func TestP30WaitersGetRoomInOrderOfArrival(t *testing.T) {
 }
 
 // A waiter that leaves and keeps its place, or its bytes, makes this fail.
-func TestP30R11ACancelledWaiterLeavesNoTrace(t *testing.T) {
+func TestP30_R11ACancelledWaiterLeavesNoTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &budget{limit: 100}
 		b.try(90)
@@ -82,7 +82,7 @@ func TestP30R11ACancelledWaiterLeavesNoTrace(t *testing.T) {
 
 // Room that is not given back on one of the paths makes this fail, and so does
 // a buffer that grows beyond its bound.
-func TestP30R11ManyProducersOnASmallBufferNeverStall(t *testing.T) {
+func TestP30_R11ManyProducersOnASmallBufferNeverStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 3)
 		rng := rand.New(rand.NewPCG(3, 4))
@@ -160,7 +160,7 @@ func TestP30TryAppendNeverWaits(t *testing.T) {
 // Closing every open batch as soon as somebody waits makes this fail: the
 // batches then have one record each. Never closing any makes it take as long
 // as linger.
-func TestP28P30R11AFullBufferMakesFullBatches(t *testing.T) {
+func TestP28_P30_R11AFullBufferMakesFullBatches(t *testing.T) {
 	for _, partitions := range []int32{1, 3, 12, 1000} { // of 1000, none is ever full
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t, partitions)

@@ -47,7 +47,7 @@ func logOf(t *testing.T, c *ottlatest.Cluster, partition int32) []kafka.Record {
 	return rs
 }
 
-func TestP33P36RecordsOfEachCodecArriveWhereTheirKeySays(t *testing.T) {
+func TestP33_P36RecordsOfEachCodecArriveWhereTheirKeySays(t *testing.T) {
 	for codec := DefaultCompression; int(codec) < len(compressions); codec++ {
 		synctest.Test(t, func(t *testing.T) {
 			c, p := connect(t, 1, 12, Config{Compression: codec})
@@ -79,7 +79,7 @@ func TestP33P36RecordsOfEachCodecArriveWhereTheirKeySays(t *testing.T) {
 // Connections that close in the middle of requests and answers, leaders that
 // move, brokers that stop: judged by what the brokers' logs hold. A retry with
 // new sequences doubles records, giving up without a new epoch loses them.
-func TestP6P8P23BrokersFailAndTheLogsHoldEverythingOnceAndInOrder(t *testing.T) {
+func TestP6_P8_P23BrokersFailAndTheLogsHoldEverythingOnceAndInOrder(t *testing.T) {
 	for seed := range uint64(12) {
 		synctest.Test(t, func(t *testing.T) {
 			c, p := connect(t, seed, 3, Config{BatchBytes: 2000})
@@ -163,7 +163,7 @@ func onceAndInOrder(t *testing.T, c *ottlatest.Cluster, seed uint64, want int) {
 	}
 }
 
-func TestP12B080CodesOfTheBrokerAreRetriedWithTheSameBytes(t *testing.T) {
+func TestP12_B080CodesOfTheBrokerAreRetriedWithTheSameBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t, 5, 1, Config{})
 		for i, code := range []int16{20, 7, 6, 19, 5, 3, 56, 2} {

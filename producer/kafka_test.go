@@ -135,7 +135,7 @@ func read(t *testing.T, topic string, n int, each func(*kgo.Record)) {
 	}
 }
 
-func TestKafkaP33P34AnotherClientReadsEachCodec(t *testing.T) {
+func TestKafkaP33_P34AnotherClientReadsEachCodec(t *testing.T) {
 	for codec := Uncompressed; int(codec) < len(compressions); codec++ {
 		t.Run(codec.String(), func(t *testing.T) {
 			cl, p := onKafka(t, Config{Compression: codec})
@@ -173,7 +173,7 @@ func TestKafkaP33P34AnotherClientReadsEachCodec(t *testing.T) {
 
 // Java's own console consumer reads what was written, and the brokers' files
 // have the sequences without a gap.
-func TestKafkaP3P33JavaReadsEachCodecAndSequencesAreContiguous(t *testing.T) {
+func TestKafkaP3_P33JavaReadsEachCodecAndSequencesAreContiguous(t *testing.T) {
 	cl, _ := onKafka(t, Config{})
 	topic := createTopic(t, cl, 1, nil)
 	want := ""
@@ -219,7 +219,7 @@ func TestKafkaP3P33JavaReadsEachCodecAndSequencesAreContiguous(t *testing.T) {
 // nothing is there twice, each key keeps its order.
 // Lines before 3.9 are started as one broker and have nobody to fail over to:
 // there, and only there, it is skipped.
-func TestKafkaP6P8P14BrokersAreKilledAndNothingIsLostOrDoubled(t *testing.T) {
+func TestKafkaP6_P8_P14BrokersAreKilledAndNothingIsLostOrDoubled(t *testing.T) {
 	if brokers() < 3 {
 		t.Skip("one broker has no other leader") // the version has no three-broker mode
 	}

@@ -21,7 +21,7 @@ import (
 // A whole request repeated for one partition that failed makes this fail: the
 // other two are seen twice. So does a request for each partition. With one
 // request at a time what is ready first goes alone, the rest together.
-func TestP11P22R26OneRequestPerBrokerAndOnlyWhatFailedGoesAgain(t *testing.T) {
+func TestP11_P22_R26OneRequestPerBrokerAndOnlyWhatFailedGoesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 9)
 		four := kafka.TopicPartition{Topic: "t", Partition: 4}
@@ -117,7 +117,7 @@ func TestP12ACodeThatSaysNothingIsUnknown(t *testing.T) {
 	})
 }
 
-func TestP48B092WhatExpiresUnwrittenIsNeverWritten(t *testing.T) {
+func TestP48_B092WhatExpiresUnwrittenIsNeverWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 1)
 		f.fault = func(kafka.TopicPartition, int) fault { return fault{unsent: time.Since(start0) < 5*time.Second} }
@@ -196,7 +196,7 @@ func TestB074ParallelSendsAllHaveTheirOwnOffset(t *testing.T) {
 	})
 }
 
-func TestP36P38KeyedRecordsKeepTheirPartitionAndOthersStick(t *testing.T) {
+func TestP36_P38KeyedRecordsKeepTheirPartitionAndOthersStick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 12)
 		p := begin(t, f, Config{BatchBytes: 4000, Compression: Uncompressed})
@@ -439,7 +439,7 @@ func TestB091CloseAndAppendAtTheSameTime(t *testing.T) {
 // acknowledged is missing, nothing is there twice, each key keeps its order.
 // Without the doubt of lost answers, or with new sequences on a retry, this
 // fails.
-func TestP9P10P12EverythingAtOnceLosesAndDoublesNothing(t *testing.T) {
+func TestP9_P10_P12EverythingAtOnceLosesAndDoublesNothing(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) { chaos(t, seed) })
 	}
@@ -545,7 +545,7 @@ func TestC36TheMemoryOfALostBatchIsNotUsedAgain(t *testing.T) {
 // A batch that was rejected, and was never in doubt, is numbered anew and sent.
 // Its bytes taken for unchangeable because they were sent once (a panic), or
 // sent again under the old numbers, make this fail.
-func TestP13P18P19B083ARejectedBatchIsNumberedAnewAndSent(t *testing.T) {
+func TestP13_P18_P19_B083ARejectedBatchIsNumberedAnewAndSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault fault
 		id    kafka.ProducerID
@@ -589,7 +589,7 @@ func TestP13P18P19B083ARejectedBatchIsNumberedAnewAndSent(t *testing.T) {
 // A record waits for room in the waiting area while its topic is found: what the
 // same goroutine appends next must not overtake it. Mutation: an appendLocked
 // that goes on in the waiting area after its wait.
-func TestP30P35ARecordThatWaitedForRoomKeepsItsPlace(t *testing.T) {
+func TestP30_P35ARecordThatWaitedForRoomKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 1)
 		p := begin(t, f, Config{BufferBytes: 4 << 10, BatchBytes: 1 << 10, Compression: Uncompressed})
@@ -640,7 +640,7 @@ func TestP49CloseWhileWaitingRecordsArePlaced(t *testing.T) {
 
 // Nine partitions of one broker, a request each: more requests outstanding than
 // allowed, or fewer, make this fail.
-func TestP7P22BrokerRequestsBoundsWhatIsOutstanding(t *testing.T) {
+func TestP7_P22BrokerRequestsBoundsWhatIsOutstanding(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t, 9)

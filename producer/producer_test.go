@@ -41,7 +41,7 @@ func appendText(t *testing.T, p *Producer, s string) Receipt {
 	return rc
 }
 
-func TestP2P3P35RecordsGetConsecutiveOffsets(t *testing.T) {
+func TestP2_P3_P35RecordsGetConsecutiveOffsets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 1)
 		p := begin(t, f, Config{})
@@ -131,7 +131,7 @@ func TestP34NullAndEmptyAreToldApart(t *testing.T) {
 // A lost answer that is not followed by the same bytes makes this fail: with
 // other sequences the records are in the log twice, without a second try they
 // have no offset.
-func TestP6P12LostAnswersAreFollowedByTheSameBytes(t *testing.T) {
+func TestP6_P12LostAnswersAreFollowedByTheSameBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 1)
 		f.fault = func(_ kafka.TopicPartition, nth int) fault {
@@ -162,7 +162,7 @@ func TestP6P12LostAnswersAreFollowedByTheSameBytes(t *testing.T) {
 
 // R1: giving up a batch that may be appended without leaving its epoch makes
 // this fail: the second record is refused, or taken for the first.
-func TestP14R1B073AGivenUpBatchIsNeverMistakenForTheNext(t *testing.T) {
+func TestP14_R1_B073AGivenUpBatchIsNeverMistakenForTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 1)
 		f.fault = func(_ kafka.TopicPartition, nth int) fault {
@@ -188,7 +188,7 @@ func TestP14R1B073AGivenUpBatchIsNeverMistakenForTheNext(t *testing.T) {
 // start0 is when every bubble begins.
 var start0 = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func TestP23P8B098LeadersMoveAndOrderHolds(t *testing.T) {
+func TestP23_P8_B098LeadersMoveAndOrderHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 2)
 		p := begin(t, f, Config{})
@@ -236,7 +236,7 @@ func TestP23P8B098LeadersMoveAndOrderHolds(t *testing.T) {
 	})
 }
 
-func TestP23B088APartitionWithoutLeaderIsWaitedFor(t *testing.T) {
+func TestP23_B088APartitionWithoutLeaderIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 3)
 		for i := range int32(3) {
@@ -258,7 +258,7 @@ func TestP23B088APartitionWithoutLeaderIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestP23B089AnUnknownTopicEndsWithTheDeadlineAndItsReason(t *testing.T) {
+func TestP23_B089AnUnknownTopicEndsWithTheDeadlineAndItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 0)
 		p := begin(t, f, Config{DeliveryTimeout: 3 * time.Second})
@@ -283,7 +283,7 @@ func TestP23B089AnUnknownTopicEndsWithTheDeadlineAndItsReason(t *testing.T) {
 	})
 }
 
-func TestP35P39StaleCountsAreWaitedForAndGrowthIsUsed(t *testing.T) {
+func TestP35_P39StaleCountsAreWaitedForAndGrowthIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 1)
 		f.maxAge = time.Minute
@@ -399,7 +399,7 @@ func TestP28LingerRunsFromTheFirstRecordAndEndsEarly(t *testing.T) {
 	})
 }
 
-func TestP1P49TheZeroConfigIsSafeAndNonsenseIsRefused(t *testing.T) {
+func TestP1_P49TheZeroConfigIsSafeAndNonsenseIsRefused(t *testing.T) {
 	cfg, err := Config{}.withDefaults()
 	if err != nil || cfg.Durability != Idempotent || cfg.Linger != 5*time.Millisecond || cfg.BatchBytes != 1_000_012 ||
 		cfg.RequestBytes != 16<<20 || cfg.BufferBytes != 64<<20 || cfg.DeliveryTimeout != 120*time.Second ||
@@ -440,7 +440,7 @@ func TestP1P49TheZeroConfigIsSafeAndNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-func TestP49B091AfterCloseEverythingIsErrClosedAndHonest(t *testing.T) {
+func TestP49_B091AfterCloseEverythingIsErrClosedAndHonest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 2)
 		f.hold = true

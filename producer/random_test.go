@@ -207,12 +207,12 @@ type txStory struct {
 	aborts  []error
 }
 
-// TestT10P42P45TransactionsAreHonestOnRandomSchedules is the same for
+// TestT10_P42_P45TransactionsAreHonestOnRandomSchedules is the same for
 // transactions: what Commit says is so for everything in it, what was aborted
 // never becomes visible, and what is unknown is found out by Abort. The
 // mutations are those of the test of the rules beside the machine, and a record
 // that slips into the next transaction.
-func TestT10P42P45TransactionsAreHonestOnRandomSchedules(t *testing.T) {
+func TestT10_P42_P45TransactionsAreHonestOnRandomSchedules(t *testing.T) {
 	for seed := range seeds(t, 20) {
 		inTxBubble(t, int16(1+seed%2), func(r *txRig) {
 			if err := r.randomTransactions(uint64(seed)); err != nil {

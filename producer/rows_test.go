@@ -23,7 +23,7 @@ import (
 // alone and eight with five on their way; one at a time they would take forty.
 // A window that opens before the first success makes this fail too, by its
 // first requests.
-func TestP7R37SlowRoundTripsAreOverlapped(t *testing.T) {
+func TestP7_R37SlowRoundTripsAreOverlapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 1)
 		p := begin(t, f, Config{BatchBytes: 1000, Linger: NoLinger, Compression: Uncompressed, BrokerRequests: 5})
@@ -63,7 +63,7 @@ func TestP7R37SlowRoundTripsAreOverlapped(t *testing.T) {
 
 // A synchronous write that waits for linger makes this fail, and a zero value
 // that does not wait for all replicas.
-func TestR37P1TheZeroValueIsSafeAndSendIsNotDelayedByLinger(t *testing.T) {
+func TestR37_P1TheZeroValueIsSafeAndSendIsNotDelayedByLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 1)
 		var acks []int16
@@ -81,7 +81,7 @@ func TestR37P1TheZeroValueIsSafeAndSendIsNotDelayedByLinger(t *testing.T) {
 
 // Halves in the wrong order, a result for the whole, or room that is not given
 // back make this fail, and so does a Flush that returns before the halves.
-func TestP24B085B086ABatchThatIsTooLargeIsCutInTwo(t *testing.T) {
+func TestP24_B085_B086ABatchThatIsTooLargeIsCutInTwo(t *testing.T) {
 	for _, codec := range []Compression{Uncompressed, LZ4} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t, 1)
@@ -350,7 +350,7 @@ func TestP33ACodecThatIsRefusedFallsThroughToTheNext(t *testing.T) {
 }
 
 // zstd in a version of Produce that has none makes this fail.
-func TestP31P33TheVersionIsOneThatMayCarryTheBatch(t *testing.T) {
+func TestP31_P33TheVersionIsOneThatMayCarryTheBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 1)
 		var least []int16
@@ -369,7 +369,7 @@ func TestP31P33TheVersionIsOneThatMayCarryTheBatch(t *testing.T) {
 
 // A loss at the broker that nobody hears of makes this fail; a batch that is
 // given up, too, unless that was asked for.
-func TestP17P21B077R22ALossAtTheBrokerIsReported(t *testing.T) {
+func TestP17_P21_B077_R22ALossAtTheBrokerIsReported(t *testing.T) {
 	for _, stop := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t, 1)
@@ -430,7 +430,7 @@ func TestB079ABatchOfUnknownOutcomeIsNotWithdrawn(t *testing.T) {
 
 // B092. A record that is written after its caller was told that it is not makes
 // this fail, and so does one of another caller that goes with it.
-func TestB092P48TheEndOfTheContextTakesUnwrittenRecordsOutOfTheQueue(t *testing.T) {
+func TestB092_P48TheEndOfTheContextTakesUnwrittenRecordsOutOfTheQueue(t *testing.T) {
 	for name, block := range map[string]func(f *fakeCluster){
 		"the brokers cannot be reached": func(f *fakeCluster) {
 			f.unreachable = true
@@ -520,7 +520,7 @@ func TestP23AHintMovesThePartitionWithoutALookup(t *testing.T) {
 
 // R32. Growth that is seen only when the count is stale makes this fail, and so
 // does a partition that counts only while it has a leader.
-func TestP39R32GrowthIsUsedWhenItIsHeardOf(t *testing.T) {
+func TestP39_R32GrowthIsUsedWhenItIsHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 2)
 		p := begin(t, f, Config{})
@@ -604,7 +604,7 @@ func (l late) Done() <-chan struct{} {
 }
 
 // The end of the context, where the result is there too, makes this fail.
-func TestP48B092OfTwoAtOnceTheResultWins(t *testing.T) {
+func TestP48_B092OfTwoAtOnceTheResultWins(t *testing.T) {
 	for range 100 {
 		rc := Receipt{batch: &batch{tp: t0, done: make(chan struct{}), verdict: undecided()}}
 		if off, err := rc.Wait(late{t.Context(), rc}); off != 7 || err != nil {
@@ -638,7 +638,7 @@ func TestP30AClosedBatchHasTheRoomItNeeds(t *testing.T) {
 
 // B100. The caller's slices are free when Append returns: bytes that change
 // later in the log make this fail, and the race detector does.
-func TestB100P35TheCallersSlicesAreItsOwnAfterAppend(t *testing.T) {
+func TestB100_P35TheCallersSlicesAreItsOwnAfterAppend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 1)
 		p := begin(t, f, Config{Linger: NoLinger, BatchBytes: 2000})

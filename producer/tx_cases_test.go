@@ -67,7 +67,7 @@ func (r *txRig) refusedAfterAFence(p *Producer, tx *Tx) {
 
 // The mutations: 47 on Produce that only fails the record; a zombie whose end is
 // sent under the identity of its successor.
-func TestP19P20R23AZombieIsFencedAndSendsNothingMore(t *testing.T) {
+func TestP19_P20_R23AZombieIsFencedAndSendsNothingMore(t *testing.T) {
 	for _, first := range []string{"send", "commit", "abort"} {
 		t.Run(first, func(t *testing.T) {
 			atBothLevels(t, func(r *txRig, level int16) {
@@ -288,7 +288,7 @@ func TestP42ACommitThatIsCancelledBeforeItIsSentChangesNothing(t *testing.T) {
 
 // An out-of-order answer with nothing before it is real. The mutation: it is
 // taken for a consequence, as behind a failure, and hangs.
-func TestP17R22ASequenceErrorDoomsTheTransaction(t *testing.T) {
+func TestP17_R22ASequenceErrorDoomsTheTransaction(t *testing.T) {
 	for _, code := range []int16{45, 59} {
 		atBothLevels(t, func(r *txRig, level int16) {
 			r.refuse(keyProduce, 1, code)
@@ -311,7 +311,7 @@ func TestP17R22ASequenceErrorDoomsTheTransaction(t *testing.T) {
 
 // A record in doubt is given up and its transaction aborted. Its late copy must
 // not come into the next one, nor its sequence be taken for that of another.
-func TestR1P14ALateCopyOfARecordInDoubtJoinsNoOtherTransaction(t *testing.T) {
+func TestR1_P14ALateCopyOfARecordInDoubtJoinsNoOtherTransaction(t *testing.T) {
 	for _, lost := range []bool{true, false} {
 		atBothLevels(t, func(r *txRig, level int16) {
 			p := r.producer(func(c *Config) { c.DeliveryTimeout = 2 * time.Second })

@@ -27,7 +27,7 @@ func member(generation int32) kafka.GroupMetadata {
 
 // The mutations that make it fail: the gate asks for one of the versions less,
 // or not for the feature.
-func TestP40R2Part2NeedsTheFeatureAndEveryVersion(t *testing.T) {
+func TestP40_R2Part2NeedsTheFeatureAndEveryVersion(t *testing.T) {
 	type caps map[int16]int16
 	for _, c := range []struct {
 		name  string
@@ -80,7 +80,7 @@ func TestP40TheProtocolDoesNotChangeInsideATransaction(t *testing.T) {
 
 // A batch sent before its partition is enrolled, or an enrolment for each batch,
 // makes it fail.
-func TestP41R25OneEnrolmentForAllPartitionsBeforeTheirFirstBatch(t *testing.T) {
+func TestP41_R25OneEnrolmentForAllPartitionsBeforeTheirFirstBatch(t *testing.T) {
 	inTxBubbleOf(t, model.Config{TransactionVersion: 1}, func(r *txRig) {
 		r.s.Model(func(m *model.Cluster) { m.CreateTopic("wide", 40) })
 		p := r.producer()
@@ -132,7 +132,7 @@ func TestP41R25OneEnrolmentForAllPartitionsBeforeTheirFirstBatch(t *testing.T) {
 }
 
 // The mutation: a refusal of one partition forgets what was enrolled before.
-func TestP41B113ARefusedEnrolmentLosesNoOther(t *testing.T) {
+func TestP41_B113ARefusedEnrolmentLosesNoOther(t *testing.T) {
 	inTxBubble(t, 1, func(r *txRig) {
 		r.intercept(keyEnrol, func(q *sim.Request, nth int) (sim.Answer, bool) {
 			if nth != 2 && nth != 3 {
@@ -181,7 +181,7 @@ func TestP41B113ARefusedEnrolmentLosesNoOther(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 // The mutation: a commit that looks at nothing but the flush.
-func TestP42B112NothingIsCommittedAroundAHole(t *testing.T) {
+func TestP42_B112NothingIsCommittedAroundAHole(t *testing.T) {
 	atBothLevels(t, func(r *txRig, level int16) {
 		r.intercept(keyProduce, func(q *sim.Request, _ int) (sim.Answer, bool) {
 			return sim.Reply(refusal(q, 87)), q.Req.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Partition == 1
@@ -257,7 +257,7 @@ func (r *txRig) stamps() map[string]record.Batch {
 // The mutations: the answer's pair is not taken; InitProducerId between
 // transactions; sequences that go on under a new epoch, or restart under the
 // same one.
-func TestP4P44R20B109B122TheNextTransactionHasThePairOfTheAnswer(t *testing.T) {
+func TestP4_P44_R20_B109_B122TheNextTransactionHasThePairOfTheAnswer(t *testing.T) {
 	for _, level := range []int16{1, 2} {
 		t.Run(fmt.Sprint(level), func(t *testing.T) {
 			inTxBubbleOf(t, model.Config{TransactionVersion: level, MaxEpoch: 5}, func(r *txRig) {
@@ -324,7 +324,7 @@ func lateEnd(n int) func(q *sim.Request, nth int) serve.Fault {
 // The mutations: an unanswered EndTxn taken for success or failure; a new
 // transaction without a new epoch (records of the old one ride on its commit, or
 // a late copy ends it).
-func TestP45R3B104B124AnUnansweredEndIsFoundOutBeforeTheNextTransaction(t *testing.T) {
+func TestP45_R3_B104_B124AnUnansweredEndIsFoundOutBeforeTheNextTransaction(t *testing.T) {
 	for name, fault := range lostEnds {
 		for _, commit := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/commit %v", name, commit), func(t *testing.T) {
@@ -440,7 +440,7 @@ func TestP45ARepeatedCommitAnswered48IsInDoubt(t *testing.T) {
 }
 
 // -1 says nothing of what the coordinator did.
-func TestP45B104AnEndAnsweredWithMinusOneIsAskedAgain(t *testing.T) {
+func TestP45_B104AnEndAnsweredWithMinusOneIsAskedAgain(t *testing.T) {
 	atBothLevels(t, func(r *txRig, level int16) {
 		r.refuse(keyEnd, 1, -1)
 		p := r.producer()
@@ -461,7 +461,7 @@ func TestP45B104AnEndAnsweredWithMinusOneIsAskedAgain(t *testing.T) {
 }
 
 // The mutation: 48 to a commit taken for success, or for a matter of luck.
-func TestP46B110ATransactionThatTimedOutIsNotCommitted(t *testing.T) {
+func TestP46_B110ATransactionThatTimedOutIsNotCommitted(t *testing.T) {
 	for _, late := range []string{"commit", "send"} {
 		t.Run(late, func(t *testing.T) {
 			inTxBubble(t, 2, func(r *txRig) {
@@ -503,7 +503,7 @@ func TestP46B110ATransactionThatTimedOutIsNotCommitted(t *testing.T) {
 	})
 }
 
-func TestP46B106B121ErrorsOfInit(t *testing.T) {
+func TestP46_B106_B121ErrorsOfInit(t *testing.T) {
 	for code, want := range map[int16]error{50: kerr.InvalidTransactionTimeout, 53: kerr.TransactionalIDAuthorizationFailed} {
 		inTxBubble(t, 2, func(r *txRig) {
 			r.refuse(keyInit, 1, code)

@@ -24,7 +24,7 @@ var codecsAccepted = map[string]string{
 
 // F20, F27: batches whose payloads were compressed by the codecs' own
 // libraries, in every legal form and in many illegal ones.
-func TestF20F22F27ForeignPayloads(t *testing.T) {
+func TestF20_F22_F27ForeignPayloads(t *testing.T) {
 	vs := vectors(t, "codecs")
 	digests := map[string]string{"0": digest(nil)}
 	for _, v := range vs {
@@ -88,7 +88,7 @@ func measured(data []byte, limit int) (outcome, uint64) {
 }
 
 // F27: a bomb costs memory in proportion to the limit, not to what it holds.
-func TestR14F27BombsStopAtTheLimit(t *testing.T) {
+func TestR14_F27BombsStopAtTheLimit(t *testing.T) {
 	for _, v := range vectors(t, "codecs") {
 		if !strings.HasPrefix(v.File, "bomb-") {
 			continue

@@ -56,7 +56,7 @@ func createTimes(t *testing.T, b Batch) (times []kafka.Timestamp) {
 // P5, P34: what this package encodes is, byte for byte, what Java's client
 // encodes of the same records. Compressed batches are read back instead, since
 // no two compressors write the same.
-func TestP5P34EncodesAsJavaDoes(t *testing.T) {
+func TestP5_P34EncodesAsJavaDoes(t *testing.T) {
 	exact := 0
 	for _, v := range vectors(t, "records-v2") {
 		t.Run(v.File, func(t *testing.T) {

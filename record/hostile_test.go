@@ -110,7 +110,7 @@ func reason(list map[string]string, file string, used map[string]bool) string {
 // F16, F21, F22, F23: hostile bytes end in a typed error or in the records that
 // Kafka's reader gives, never in a panic, and cost no more memory than a small
 // multiple of their size.
-func TestF16F21F22F23HostileBatches(t *testing.T) {
+func TestF16_F21_F22_F23HostileBatches(t *testing.T) {
 	used := map[string]bool{}
 	for _, v := range vectors(t, "hostile") {
 		t.Run(v.File, func(t *testing.T) {

@@ -90,7 +90,7 @@ func TestB179AMessageSetCompressedTwiceIsAnError(t *testing.T) {
 
 // F18, F19: with log append time the time of the message around is that of all
 // within, and an uncompressed message has its own; format 0 has none.
-func TestF19F18TimesOfMessages(t *testing.T) {
+func TestF19_F18TimesOfMessages(t *testing.T) {
 	v1 := oldMessage(1, 0, 0, 111, nil, []byte("v"))
 	v0 := oldMessage(0, 0, 0, 0, nil, []byte("v"))
 	appended := wrapped(t, 1, compress.Gzip, 9, v1)
@@ -132,7 +132,7 @@ func TestF21DamageWithinACompressedMessage(t *testing.T) {
 }
 
 // F18, F22: offsets that do not fit the message around them, or that would wrap.
-func TestF18F22OffsetsThatDoNotFitTheMessageAroundThem(t *testing.T) {
+func TestF18_F22OffsetsThatDoNotFitTheMessageAroundThem(t *testing.T) {
 	message := func(o int64) []byte { return oldMessage(1, 0, o, 1, nil, nil) }
 	for name, c := range map[string]struct {
 		offset int64

@@ -48,7 +48,7 @@ func plainRecord(delta byte, tail string) string {
 
 // F22, F23: records that are wrong in one place, the message that says so, and
 // what was read before.
-func TestF22F23WrongRecordsSayWhatIsWrong(t *testing.T) {
+func TestF22_F23WrongRecordsSayWhatIsWrong(t *testing.T) {
 	const good = "\x01\x01\x00" // null, null, no headers
 	for _, c := range []struct {
 		name    string
@@ -140,7 +140,7 @@ func TestF22RecordsEndWithTheirBatch(t *testing.T) {
 
 // F16, F23: Next says what is wrong, gives the offsets it can, and the bytes
 // behind the wrong batch where their beginning is known.
-func TestF16F23NextOnWrongHeaders(t *testing.T) {
+func TestF16_F23NextOnWrongHeaders(t *testing.T) {
 	batch := func(change func(b []byte)) []byte {
 		var bld Builder
 		bld.Append(1, nil, nil, nil)
@@ -179,7 +179,7 @@ func TestF16F23NextOnWrongHeaders(t *testing.T) {
 
 // F23: a damaged batch is one error that can be told from others and that says
 // where to go on.
-func TestF21F23ADamagedBatchSaysWhereToGoOn(t *testing.T) {
+func TestF21_F23ADamagedBatchSaysWhereToGoOn(t *testing.T) {
 	var bld Builder
 	for range 3 {
 		bld.Append(1, nil, []byte("value"), nil)

@@ -237,7 +237,7 @@ func checkRecords(t *testing.T, b Batch, w *wantBatch) []kafka.Record {
 // written by the clients of five projects: headers, records by digest, where the
 // position goes (F15), log append time (F19), control batches (F13), cut tails
 // (F16), codecs (F20), CRC (F21).
-func TestF13F15F16F18F19F20F21JavaReadsTheSame(t *testing.T) {
+func TestF13_F15_F16_F18_F19_F20_F21JavaReadsTheSame(t *testing.T) {
 	for folder, files := range map[string]int{"records-v2": 92, "records-legacy": 76, "segments": 55} {
 		vs := vectors(t, folder)
 		if len(vs) != files {

@@ -82,7 +82,7 @@ func (r *run) stopped() bool {
 // acknowledged is read exactly once and in order, nothing of an aborted
 // transaction is, no position is ever reset, and what is unknown is whole or not
 // there.
-func TestF10F36P7EveryAcknowledgedRecordExactlyOnce(t *testing.T) {
+func TestF10_F36_P7EveryAcknowledgedRecordExactlyOnce(t *testing.T) {
 	d := length(t)
 	ctx, cancel := context.WithTimeout(context.Background(), d+4*time.Minute)
 	defer cancel()

@@ -37,7 +37,7 @@ func texts() map[string][]byte {
 
 // F20, P33: every codec at every level gives back what it was given, appended
 // to what is there, by the same Compressor and Decompressor all along.
-func TestF20P33EveryCodecAndLevelBothWays(t *testing.T) {
+func TestF20_P33EveryCodecAndLevelBothWays(t *testing.T) {
 	var c Compressor
 	var d Decompressor
 	all := texts()
@@ -201,7 +201,7 @@ func TestF27AnnouncedSizesAreHints(t *testing.T) {
 
 // A frame that holds much more than its own length is read all the same, and
 // must hold what it claims. Mutation: disclaim without exact.
-func TestF20F27ZstdFramesThatGrowALot(t *testing.T) {
+func TestF20_F27ZstdFramesThatGrowALot(t *testing.T) {
 	for _, n := range []int{100 << 10, 1 << 20, 5<<20 + 3} {
 		for _, sum := range []bool{false, true} {
 			e, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(sum), zstd.WithSingleSegment(n < 1<<20))

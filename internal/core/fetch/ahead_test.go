@@ -95,7 +95,7 @@ func TestF25WorkGoesAheadInTheOrderOfPolls(t *testing.T) {
 // decoded, and what turns out to be too large is undone and stays compressed.
 // Mutations: Ahead without the look at free; OnAhead that keeps the reservation;
 // Ahead that offers it again.
-func TestF25F26DecodedBytesAreOfTheBudget(t *testing.T) {
+func TestF25_F26DecodedBytesAreOfTheBudget(t *testing.T) {
 	const size = 10_000 // 100 kB a batch, of zeros
 	cfg := testConfig()
 	cfg.PartitionMaxBytes, cfg.MaxBytes, cfg.Budget = 10_000, 20_000, 300_000
@@ -161,7 +161,7 @@ func TestF25WhatIsNotWorkedAhead(t *testing.T) {
 
 // A batch that cannot be read is left to whoever takes it, so that its error
 // comes in order. Mutation: OnAhead that decides.
-func TestF23F25AnErrorOfWorkAheadWaitsForItsTurn(t *testing.T) {
+func TestF23_F25AnErrorOfWorkAheadWaitsForItsTurn(t *testing.T) {
 	r := reading(t, testConfig(), 0)
 	bad := zipped(10, 1, 100)
 	bad[len(bad)-2] ^= 1

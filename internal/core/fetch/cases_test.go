@@ -23,7 +23,7 @@ func TestB127AGapOfHundredsOfThousandsOfOffsets(t *testing.T) {
 
 // B131, R31: whatever is there of a third batch, two are handed out and the next
 // fetch is behind them, with each codec. Mutation: a fragment that is an error.
-func TestB131R31EveryCutOfTheLastBatch(t *testing.T) {
+func TestB131_R31EveryCutOfTheLastBatch(t *testing.T) {
 	for _, codec := range []compress.Codec{compress.None, compress.Zstd} {
 		first, second := spec{last: 2, codec: codec, size: 40}.build(), spec{base: 3, last: 5, codec: codec, size: 40}.build()
 		third := spec{base: 6, last: 8, codec: codec, size: 40}.build()

@@ -49,7 +49,7 @@ func (r *rig) waitVet(id kafka.NodeID) {
 // The leader of a new epoch is asked where the epoch of what was read ends
 // before anything is fetched from it. Mutations: follow without vet, readable
 // without vetting.wanted.
-func TestF36B148TrueTruncationIsNoticed(t *testing.T) {
+func TestF36_B148TrueTruncationIsNoticed(t *testing.T) {
 	r := consumed(t, testConfig())
 	r.lead(2, 5)
 	old := take[*FetchAction](r) // of the old leader
@@ -107,7 +107,7 @@ func TestF36UnderFailATruncationStopsThePartition(t *testing.T) {
 }
 
 // The variant of the Fetch answer itself. Mutation: no look at DivergingEpoch.
-func TestF36B148ADivergingEpochInAFetchAnswer(t *testing.T) {
+func TestF36_B148ADivergingEpochInAFetchAnswer(t *testing.T) {
 	r := consumed(t, testConfig())
 	r.answer("t", partAnswer{hw: 150, lso: 150, diverge: 80})
 	if e := asError[*kafka.DataLossError](t, r.err()); e.Remaining != 80 || r.position(tp0) != 80 {
@@ -142,7 +142,7 @@ func TestF36NoInformationIsNoLoss(t *testing.T) {
 
 // 74 refreshes metadata, 75 waits, at Fetch and at the question; the user sees
 // neither, and the position stays.
-func TestF36B148StaleEpochsAreNotSeen(t *testing.T) {
+func TestF36_B148StaleEpochsAreNotSeen(t *testing.T) {
 	for _, code := range []int16{74, 75} {
 		r := consumed(t, testConfig())
 		r.answer("t", partAnswer{code: code})
@@ -171,7 +171,7 @@ func TestF36B148StaleEpochsAreNotSeen(t *testing.T) {
 // R4, F37: a marker of a later epoch, as the coordinator's leader writes it, and
 // filtered batches count: the question is for the epoch of the last batch passed.
 // Mutation: tail moved by data only.
-func TestR4F37TheEpochOfAMarkerIsPassedToo(t *testing.T) {
+func TestR4_F37TheEpochOfAMarkerIsPassedToo(t *testing.T) {
 	r := newRig(t, testConfig())
 	r.m.Assign(map[kafka.TopicPartition]Start{tp0: AtOffset(0)})
 	r.step()
@@ -251,7 +251,7 @@ func TestF36ACommittedEpochIsComparedToo(t *testing.T) {
 
 // One question a leader, and an answer that a seek overtook means nothing (B149d).
 // Mutation: invalidate without vetting.asked.
-func TestF36F35B149AnAnswerThatASeekOvertook(t *testing.T) {
+func TestF36_F35_B149AnAnswerThatASeekOvertook(t *testing.T) {
 	r := newRig(t, testConfig())
 	r.m.Assign(map[kafka.TopicPartition]Start{
 		tp0: AtProgress(Progress{Offset: 100, Epoch: 4}), tp("t", 1): AtProgress(Progress{Offset: 100, Epoch: 4}),

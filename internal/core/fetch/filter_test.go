@@ -91,7 +91,7 @@ func TestF11AnAbortMarkerClosesTheRangeOfItsProducer(t *testing.T) {
 // A broker that lists a million aborted producers must not hold the consumer up:
 // the work is linear. Mutation: a list of open ranges that is searched from its
 // beginning; then this test takes minutes.
-func TestF11F22AMillionAbortedProducersCostNoQuadraticTime(t *testing.T) {
+func TestF11_F22AMillionAbortedProducersCostNoQuadraticTime(t *testing.T) {
 	const n = 1 << 20
 	r := reading(t, testConfig(), 0)
 	list := make([]int64, 0, 2*n)
@@ -243,7 +243,7 @@ func (r *rig) nextLimit() int32 {
 // A fragment that does not say how large its batch is doubles the limit up to
 // that of the answer, and at last the user is told. Mutations: no doubling, no
 // backoff, no end.
-func TestF17B130AFragmentAloneRaisesThePartitionsLimit(t *testing.T) {
+func TestF17_B130AFragmentAloneRaisesThePartitionsLimit(t *testing.T) {
 	r := reading(t, testConfig(), 0)
 	fragment := partAnswer{hw: 10, lso: 10, data: data(0, 9).build()[:7]}
 	for want := int32(2 << 20); want < 32<<20; want *= 2 {
@@ -280,7 +280,7 @@ func TestF17B130AFragmentAloneRaisesThePartitionsLimit(t *testing.T) {
 
 // A fragment that does say it is asked for as it is, also beyond the limit of the
 // answer. Mutation: no look at the length.
-func TestF17B130AFragmentSaysHowMuchToAskFor(t *testing.T) {
+func TestF17_B130AFragmentSaysHowMuchToAskFor(t *testing.T) {
 	for _, size := range []int{5 << 20, 40 << 20} {
 		r := reading(t, testConfig(), 3)
 		big := spec{base: 3, last: 3, size: size}.build()

@@ -575,7 +575,7 @@ func TestF47WhatIsLeftOfABatchComesAgainFirst(t *testing.T) {
 
 // An error stops a partition behind what the user has: a batch that is only in
 // part used keeps its rest in front of the error. Mutation: stop without held.
-func TestF8F42AnErrorWaitsForABatchThatIsHalfUsed(t *testing.T) {
+func TestF8_F42AnErrorWaitsForABatchThatIsHalfUsed(t *testing.T) {
 	r := reading(t, testConfig(), 0)
 	r.answer("t", partAnswer{hw: 20, lso: 20, data: batches(data(0, 4))})
 	l, _ := r.m.Take(r.now)
@@ -682,7 +682,7 @@ func TestF37TheEpochOfThePositionIsThatOfTheLastBatchPassed(t *testing.T) {
 	}
 }
 
-func TestF18F23AnOldMessageThatCannotBeReadIsAnErrorAndNoSilence(t *testing.T) {
+func TestF18_F23AnOldMessageThatCannotBeReadIsAnErrorAndNoSilence(t *testing.T) {
 	old := make([]byte, 34)
 	old[7], old[11], old[16] = 5, 21, 1 // offset 5, 21 bytes, message format 1: a byte less than it needs
 	r := reading(t, testConfig(), 5)

@@ -362,7 +362,7 @@ func (m *model) pass() {
 	}
 }
 
-func TestF7F14F15F47AnyScriptHandsEverythingOutOnceAndInOrder(t *testing.T) {
+func TestF7_F14_F15_F47AnyScriptHandsEverythingOutOnceAndInOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := testConfig()
 		cfg.Budget = 4000

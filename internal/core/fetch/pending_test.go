@@ -7,7 +7,7 @@ import (
 )
 
 // Mutation: Begin for partitions in any state.
-func TestF35F38R39ASeekWinsAgainstAStartThatIsStillLookedFor(t *testing.T) {
+func TestF35_F38_R39ASeekWinsAgainstAStartThatIsStillLookedFor(t *testing.T) {
 	r := newRig(t, testConfig())
 	two := tp("t", 1)
 	r.m.Add(map[kafka.TopicPartition]Start{tp0: Pending(), two: Pending()})

@@ -40,7 +40,7 @@ func (r *rig) got(a *FetchAction, p partAnswer) {
 
 // Mutations: the replica taken from the position before the data; no rack in the
 // request; candidates by leader.
-func TestF41B140ThePreferredReplicaServesFromTheNextFetchOn(t *testing.T) {
+func TestF41_B140ThePreferredReplicaServesFromTheNextFetchOn(t *testing.T) {
 	r := nearby(t)
 	a := r.takeFetch(2, 4)
 	if a.Req.Topics[0].Partitions[0].CurrentLeaderEpoch != 3 {
@@ -76,7 +76,7 @@ func TestF41NoRackNoReplica(t *testing.T) {
 
 // After the metadata age the leader is asked again, in the middle of the stream;
 // no record comes twice or not at all. Mutation: no ask.
-func TestF41R12TheLeaderIsAskedAgain(t *testing.T) {
+func TestF41_R12TheLeaderIsAskedAgain(t *testing.T) {
 	r := nearby(t)
 	r.now = r.now.Add(5*time.Minute - time.Second)
 	r.got(r.takeFetch(2, 4), partAnswer{hw: 50, lso: 50, data: data(4, 5).build()})
@@ -94,7 +94,7 @@ func TestF41R12TheLeaderIsAskedAgain(t *testing.T) {
 // Out of range at a replica is no word about the position: the leader is asked, at
 // the same offset, and sends nobody away again for a while. Mutations: leaves
 // without 1, onCode before shun, rack while one is shunned.
-func TestF31F41R12B139CodesOfAReplicaLeadBackToTheLeader(t *testing.T) {
+func TestF31_F41_R12_B139CodesOfAReplicaLeadBackToTheLeader(t *testing.T) {
 	for _, code := range []int16{1, 3, 6, 9, 56, 74, 78, 109} {
 		r := nearby(t)
 		r.got(r.takeFetch(2, 4), partAnswer{code: code})
@@ -138,7 +138,7 @@ func TestF41OtherCodesStayWithTheReplica(t *testing.T) {
 // A replica that fails, or that the cluster does not know, hands back to the
 // leader at once, while it is backed off itself. Mutation: brokerFailed without
 // shun.
-func TestF41B140AReplicaThatFails(t *testing.T) {
+func TestF41_B140AReplicaThatFails(t *testing.T) {
 	r := nearby(t)
 	r.m.OnFetch(r.now, r.takeFetch(2, 4).ID, nil, errors.New("unknown broker"))
 	began := r.now

@@ -78,7 +78,7 @@ func TestB154ATimeWithoutARecordIsTheEndAsItIsThen(t *testing.T) {
 
 // 1970 is a time like others: it must not be taken for "no time". Mutation:
 // list.ts > 0.
-func TestB154F30TheTimeZeroInAnEmptyLogIsItsEnd(t *testing.T) {
+func TestB154_F30TheTimeZeroInAnEmptyLogIsItsEnd(t *testing.T) {
 	r := starting(t, testConfig(), AtTime(0))
 	if got := r.listed(-1, 0).Timestamp; got != 0 {
 		t.Errorf("asked for %d", got)
@@ -216,7 +216,7 @@ func TestF32AResetWaitsForWhatWasReadBefore(t *testing.T) {
 
 // What Poll has taken and not returned, or what a range over records is in the
 // middle of, is not handed out yet either. Mutation: drained without held.
-func TestF32F47AResetWaitsUntilBatchesHaveReachedTheUser(t *testing.T) {
+func TestF32_F47AResetWaitsUntilBatchesHaveReachedTheUser(t *testing.T) {
 	begin := func(t *testing.T) (*rig, Loan) {
 		r := reading(t, testConfig(), 50)
 		r.answer("t", partAnswer{hw: 60, lso: 60, data: batches(data(50, 54))})
@@ -269,7 +269,7 @@ func TestF32F47AResetWaitsUntilBatchesHaveReachedTheUser(t *testing.T) {
 
 // A seek gives up what the user had: the reset that follows waits for nothing.
 // Mutation: begin without held.
-func TestF32F38AResetAfterASeekWaitsForNoOldBatch(t *testing.T) {
+func TestF32_F38AResetAfterASeekWaitsForNoOldBatch(t *testing.T) {
 	r := reading(t, testConfig(), 50)
 	r.answer("t", partAnswer{hw: 60, lso: 60, data: batches(data(50, 54))})
 	_, l, _ := r.hold()
@@ -440,7 +440,7 @@ func TestF50APartitionThatItsBrokerDoesNotKnowStopsInBoundedTime(t *testing.T) {
 
 // Mutations: a policy that takes the log start or end instead; the time of the
 // last record forgotten; back from the last record below the log start.
-func TestF30F32ResetsByTime(t *testing.T) {
+func TestF30_F32ResetsByTime(t *testing.T) {
 	day := 24 * time.Hour
 	for name, c := range map[string]struct {
 		reset   Reset

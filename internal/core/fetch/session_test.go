@@ -117,7 +117,7 @@ func (r *rig) vettedAll() {
 // id under which a partition was asked for. The broker's session is the
 // machine's. Mutations: forgotten without the topic's id, forgotten by the id of
 // now, no forgotten list.
-func TestF2B136WhatIsNotReadAnyMoreIsForgotten(t *testing.T) {
+func TestF2_B136WhatIsNotReadAnyMoreIsForgotten(t *testing.T) {
 	r, s := inSession(t)
 	r.serve(s, tp("t", 1))
 	r.m.Pause(tp("t", 0), true)
@@ -203,7 +203,7 @@ func TestF3TheSessionEpochAdvancesAndWraps(t *testing.T) {
 
 // A broker that grants no session gets full requests, paced, and is asked for a
 // session once a minute. Mutations: session 0 taken for a session, no again.
-func TestF3R8B134ABrokerThatGrantsNoSession(t *testing.T) {
+func TestF3_R8_B134ABrokerThatGrantsNoSession(t *testing.T) {
 	r, s := inSession(t)
 	s.Refuse = func() bool { return true }
 	if req := r.serve(s); req.SessionEpoch != 0 {
@@ -357,7 +357,7 @@ func TestF2AnAnswerForARemovedPartitionEndsNoSession(t *testing.T) {
 
 // Who leaves a broker, or ends, closes the session. Mutations: tidy without
 // goodbye, goodbye without forget.
-func TestF4F51LeavingABrokerClosesItsSession(t *testing.T) {
+func TestF4_F51LeavingABrokerClosesItsSession(t *testing.T) {
 	r, s := inSession(t)
 	r.serve(s, tp("t", 0))
 	r.m.OnTopic(r.now, "t", info("t", 2, 2))

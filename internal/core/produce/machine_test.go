@@ -9,7 +9,7 @@ import (
 )
 
 // Sequences that do not wrap make this fail.
-func TestP5R9B082SequencesWrapInsideABatch(t *testing.T) {
+func TestP5_R9_B082SequencesWrapInsideABatch(t *testing.T) {
 	now := time.Unix(0, 0)
 	m := New(Config{}, nil)
 	tp := kafka.TopicPartition{Topic: "t"}
@@ -44,7 +44,7 @@ func TestP5R9B082SequencesWrapInsideABatch(t *testing.T) {
 
 // A second request of a partition beside one that is outstanding makes this
 // fail.
-func TestP7P8OneBatchOfAPartitionIsOutstandingAtAnUnprovenLeader(t *testing.T) {
+func TestP7_P8OneBatchOfAPartitionIsOutstandingAtAnUnprovenLeader(t *testing.T) {
 	now := time.Unix(0, 0)
 	m := New(Config{}, nil)
 	tp := kafka.TopicPartition{Topic: "t"}

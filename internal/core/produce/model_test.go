@@ -468,7 +468,7 @@ func (w *world) judge() {
 // duplicate of it, acknowledged and lost); leave() that does nothing, also for
 // a batch whose caller was told before its answer came; no release() of a
 // rejected batch; a second stamp for a batch that was sent.
-func TestP3P6P12P14P15OutcomesAreHonestUnderAnyFaults(t *testing.T) {
+func TestP3_P6_P12_P14_P15OutcomesAreHonestUnderAnyFaults(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, Config{
 			Delivery:     time.Duration(rapid.SampledFrom([]int{50, 500, 120_000}).Draw(t, "delivery ms")) * time.Millisecond,
@@ -491,7 +491,7 @@ func TestP3P6P12P14P15OutcomesAreHonestUnderAnyFaults(t *testing.T) {
 
 // What an answer says of other partitions beside code 90 thrown away makes this
 // fail: records that are in the log did not happen.
-func TestP20P48CloseAndFenceGiveEveryBatchAnHonestResult(t *testing.T) {
+func TestP20_P48CloseAndFenceGiveEveryBatchAnHonestResult(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, Config{BrokerWindow: rapid.IntRange(1, 2).Draw(t, "window")})
 		if rapid.Bool().Draw(t, "fence") {

@@ -41,7 +41,7 @@ func keys(t *testing.T) map[string][]byte {
 
 // Another hash, another way to lose the sign, or a signed CRC-32 makes this
 // fail.
-func TestP37B095KeysGoWhereOtherClientsPutThem(t *testing.T) {
+func TestP37_B095KeysGoWhereOtherClientsPutThem(t *testing.T) {
 	keys := keys(t)
 	columns := map[string]func([]byte, int32) int32{
 		"librdkafka.tsv consistent": CRC32, "librdkafka.tsv murmur2": Keyed, "librdkafka.tsv fnv1a": FNV1a,
@@ -77,7 +77,7 @@ func TestP37B095KeysGoWhereOtherClientsPutThem(t *testing.T) {
 
 // The absolute value of the hash instead of its masked sign bit makes this
 // fail for 41 % of the keys.
-func TestP36R36B095KeysGoWhereJavaPutsThem(t *testing.T) {
+func TestP36_R36_B095KeysGoWhereJavaPutsThem(t *testing.T) {
 	keys := keys(t)
 	header, list := rows(t, "java.tsv")
 	for _, r := range list {

@@ -552,14 +552,14 @@ func (w *txWorld) recover() {
 	}
 }
 
-// TestT10P42P45TransactionsAreHonestUnderAnyFaults runs random schedules of a
+// TestT10_P42_P45TransactionsAreHonestUnderAnyFaults runs random schedules of a
 // transactional machine against the model of the brokers, under both protocols.
 //
 // The mutations that make it fail: a lost answer of EndTxn taken for success; an
 // end that does not wait for batches on their way. That a new epoch is needed
 // after a lost answer, or a batch in doubt, is shown by the tests of the rules
 // in package producer: here the late copy hardly ever meets its moment.
-func TestT10P42P45TransactionsAreHonestUnderAnyFaults(t *testing.T) {
+func TestT10_P42_P45TransactionsAreHonestUnderAnyFaults(t *testing.T) {
 	for _, level := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("level %d", level), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
