@@ -3,13 +3,19 @@
 package streams
 
 import (
+	"bufio"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,226 +24,302 @@ import (
 )
 
 // chaosEnv names the variable with the length of the run; without it the short
-// form runs.
+// form runs, which is one round.
 const chaosEnv = "OTTLA_STREAMS_CHAOS"
 
-// claims is who holds which task, by what the owners acknowledged. The claim of a
-// member that was killed ends with its session.
-type claims struct {
-	mu     sync.Mutex
-	by     map[TaskID]claim // guarded by mu
-	double []string         // guarded by mu
+const (
+	chaosSession   = 6 * time.Second
+	chaosTasks     = 40
+	chaosMembers   = 5 // of each process
+	chaosProcesses = 4
+	chaosPatience  = 3 * time.Minute // for what a cluster and a machine under load may take
+)
+
+// chaos is processes with members, and what they told.
+type chaos struct {
+	t         *testing.T
+	ctx       context.Context
+	k         *realkafka.Cluster
+	c         *cluster.Cluster
+	rng       *rand.Rand
+	pipe      *os.File // its end for the processes
+	processes []*chaosProcess
+	named     int
+
+	mu      sync.Mutex
+	claims  *claims                  // guarded by mu
+	joined  map[string]bool          // guarded by mu
+	leaving map[string]*chaosProcess // guarded by mu
+	ends    []string                 // of members that ended by themselves; guarded by mu
 }
 
-type claim struct {
-	member string
-	until  time.Time // zero while the member lives
+// chaosProcess is one process. Its members are those that it was told to run.
+type chaosProcess struct {
+	id      string
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	paused  bool
+	members []string
 }
 
-// settle replaces what a member claims.
-func (c *claims) settle(member string, tasks []TaskID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	for id, cl := range c.by {
-		if cl.member == member {
-			delete(c.by, id)
-		}
-	}
-	for _, id := range tasks {
-		if cl, held := c.by[id]; held && (cl.until.IsZero() || now.Before(cl.until)) {
-			c.double = append(c.double, fmt.Sprintf("%v by %s and %s", id, cl.member, member))
-		}
-		c.by[id] = claim{member: member}
-	}
-}
-
-// kill ends a member's claims with its session: at the latest one session after
-// its last heartbeat. The coordinator may know of that earlier, so the claim is
-// not held against anybody from now on.
-func (c *claims) kill(member string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, cl := range c.by {
-		if cl.member == member {
-			delete(c.by, id)
-		}
-	}
-}
-
-// chaosMember is a member with an owner that takes its time.
-type chaosMember struct {
-	m    *Member
-	id   string
-	done sync.WaitGroup
-}
-
-func startChaosMember(ctx context.Context, c *cluster.Cluster, cl *claims, cfg Config) (*chaosMember, error) {
-	m, err := Join(ctx, c, cfg)
-	if err != nil {
-		return nil, err
-	}
-	cm := &chaosMember{m: m, id: m.Info().MemberID}
-	rng := rand.New(rand.NewPCG(uint64(len(cm.id)), uint64(cm.id[0])))
-	cm.done.Go(func() {
-		for s, err := range m.Assignments(ctx) {
-			if err != nil {
-				return
-			}
-			if s.Lost {
-				cl.settle(cm.id, nil)
-				_ = m.Acknowledge(ctx, s, Tasks{})
-				continue
-			}
-			// what is given up ends before it is acknowledged, what is new begins after it
-			keep := Tasks{Active: s.Target.Active}
-			held := m.Owned()
-			cl.settle(cm.id, intersect(held.Active, keep.Active))
-			time.Sleep(time.Duration(rng.Int64N(int64(200 * time.Millisecond))))
-			if m.Acknowledge(ctx, s, s.Target) == nil && m.Snapshot().Incarnation == s.Incarnation {
-				cl.settle(cm.id, s.Target.Active)
-			}
-		}
-	})
-	return cm, nil
-}
-
-func intersect(a, b []TaskID) []TaskID {
-	var out []TaskID
-	for _, x := range a {
-		for _, y := range b {
-			if x == y {
-				out = append(out, x)
-			}
-		}
-	}
-	return out
-}
-
-// TestKafkaChaosMembersComeAndGo has members in four clients join, leave and
-// die while the broker that coordinates them is killed: no task is acknowledged
-// by two at once, and in the end each is owned, as describe says too.
+// TestKafkaChaosMembersComeAndGo has twenty members in four processes on three
+// brokers leave and join, be killed with their process, be paused past their
+// session, and lose the broker that coordinates them. No task is ever held by two
+// members at once, where a killed or paused one holds until its session ends; each
+// time it gets quiet every task ends owned, and describe says what members believe.
 func TestKafkaChaosMembersComeAndGo(t *testing.T) {
-	length := 20 * time.Second
+	length := time.Duration(0)
 	if s := os.Getenv(chaosEnv); s != "" {
 		var err error
 		if length, err = time.ParseDuration(s); err != nil {
 			t.Fatalf("%s: %v", chaosEnv, err)
 		}
 	}
-	k := realkafka.Start(t, realkafka.Options{Brokers: 3, Props: map[string]string{
-		"group.streams.session.timeout.ms": "4000", "group.streams.heartbeat.interval.ms": "200",
-		"group.streams.initial.rebalance.delay.ms": "0", "group.streams.assignment.interval.ms": "0",
-		"group.streams.min.session.timeout.ms": "1000", "group.streams.min.heartbeat.interval.ms": "100",
-	}})
-	ctx, cancel := context.WithTimeout(context.Background(), length+4*time.Minute)
-	defer cancel()
-	var clients []*cluster.Cluster
-	for range 4 {
-		c, err := cluster.Connect(ctx, cluster.Config{Bootstrap: strings.Split(k.Bootstrap(), ",")})
-		if err != nil {
+	x := newChaos(t, length)
+	x.settle()
+	began := time.Now()
+	rounds := 1
+	for down := x.round(); time.Since(began) < length && !t.Failed(); rounds++ {
+		if err := x.k.Restart(down); err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
-		clients = append(clients, c)
+		down = x.round()
 	}
-	s := &stage{t: t, ctx: ctx, k: clients[0]}
-	createTopic(s, "in", 24, 3)
-	cl := &claims{by: map[TaskID]claim{}}
-	rng := rand.New(rand.NewPCG(1, uint64(length)))
-	var ms []*chaosMember
-	add := func() {
-		p := rng.IntN(len(clients))
-		cm, err := startChaosMember(ctx, clients[p], cl, Config{Group: "chaos", Topology: reading("in"), ProcessID: fmt.Sprint("process-", p)})
-		if err != nil {
-			t.Logf("a join failed: %v", err) // as while the coordinator is down
-			return
-		}
-		ms = append(ms, cm)
-	}
-	remove := func(how func(*chaosMember)) {
-		if len(ms) < 5 {
-			return
-		}
-		i := rng.IntN(len(ms))
-		how(ms[i])
-		ms = append(ms[:i], ms[i+1:]...)
-	}
-	for len(ms) < 12 {
-		add()
-	}
-	killed := false
-	began := time.Now()
-	for time.Since(began) < length {
-		switch n := rng.IntN(10); {
-		case n < 4 && len(ms) < 20:
-			add()
-		case n < 7:
-			remove(func(c *chaosMember) {
-				cl.settle(c.id, nil)
-				if err := c.m.Leave(ctx); err != nil && !errors.Is(err, ErrClosed) {
-					t.Logf("a leave failed: %v", err)
-				}
-				c.done.Wait()
-				cl.settle(c.id, nil)
-			})
-		default:
-			remove(func(c *chaosMember) {
-				c.m.Close()
-				c.done.Wait()
-				cl.kill(c.id)
-			})
-		}
-		if !killed && time.Since(began) > length/3 {
-			killed = true
-			b, err := clients[0].Coordinator(ctx, cluster.GroupCoordinator, "chaos")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := k.Kill(int(b.ID)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(300 * time.Millisecond)
-	}
-	settled := false
-	for range 900 {
-		cl.mu.Lock()
-		settled = len(cl.by) == 24
-		cl.mu.Unlock()
-		if settled && describeAgrees(ctx, clients[1], ms) {
-			break
-		}
-		settled = false
-		time.Sleep(100 * time.Millisecond)
-	}
-	cl.mu.Lock()
-	if !settled {
-		t.Errorf("%d of 24 tasks are owned, or describe says otherwise", len(cl.by))
-	}
-	if len(cl.double) > 0 {
-		t.Errorf("held by two at once: %v", cl.double)
-	}
-	cl.mu.Unlock()
-	for _, c := range ms {
-		c.m.Close()
-		c.done.Wait()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	t.Logf("%d rounds in %v: %v", rounds, time.Since(began).Round(time.Second), x.claims.seen)
+	if x.claims.seen[lost] < rounds {
+		t.Errorf("%d processes were paused for longer than a session, and %d members noticed", rounds, x.claims.seen[lost])
 	}
 }
 
-// describeAgrees reports whether the group is stable, with the members that live
-// and what they own.
-func describeAgrees(ctx context.Context, c *cluster.Cluster, ms []*chaosMember) bool {
-	g, err := Describe(ctx, c, "chaos", DescribeOptions{})
-	if err != nil || g.State != "Stable" || len(g.Members) != len(ms) {
-		return false
+func newChaos(t *testing.T, length time.Duration) *chaos {
+	k := realkafka.Start(t, realkafka.Options{Brokers: 3, Props: map[string]string{
+		"group.streams.session.timeout.ms": fmt.Sprint(chaosSession.Milliseconds()), "group.streams.heartbeat.interval.ms": "300",
+		"group.streams.initial.rebalance.delay.ms": "0", "group.streams.assignment.interval.ms": "0",
+		"group.streams.min.session.timeout.ms": "1000", "group.streams.min.heartbeat.interval.ms": "100",
+	}})
+	ctx, cancel := context.WithTimeout(context.Background(), length+3*chaosPatience)
+	t.Cleanup(cancel)
+	c, err := cluster.Connect(ctx, cluster.Config{Bootstrap: strings.Split(k.Bootstrap(), ",")})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, m := range ms {
-		for _, d := range g.Members {
-			if d.ID == m.id && !d.Tasks.Equal(m.m.Owned()) {
-				return false
-			}
+	t.Cleanup(func() { c.Close() })
+	createTopic(&stage{t: t, ctx: ctx, k: c}, "in", chaosTasks, 3)
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	x := &chaos{
+		t: t, ctx: ctx, k: k, c: c, rng: rand.New(rand.NewPCG(seed, 0)), pipe: out,
+		claims: newClaims(chaosSession), joined: map[string]bool{}, leaving: map[string]*chaosProcess{},
+	}
+	var reader sync.WaitGroup
+	reader.Go(func() { x.read(in) })
+	t.Cleanup(func() {
+		for _, p := range x.processes {
+			p.kill()
+		}
+		out.Close()
+		reader.Wait()
+		in.Close()
+	})
+	for i := range chaosProcesses {
+		p := &chaosProcess{id: fmt.Sprint(i)}
+		x.processes = append(x.processes, p)
+		x.start(p)
+	}
+	return x
+}
+
+// read takes what the processes tell.
+func (x *chaos) read(in io.Reader) {
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			x.t.Errorf("%q: %v", lines.Text(), err)
+			return
+		}
+		x.mu.Lock()
+		x.claims.on(e)
+		switch e.What {
+		case told:
+			x.joined[e.Member] = true
+		case gone:
+			delete(x.leaving, e.Member)
+		case ended:
+			x.ends = append(x.ends, e.Member+": "+e.Text)
+		}
+		x.mu.Unlock()
+	}
+}
+
+// start starts a process with its members, the first of which is static.
+func (x *chaos) start(p *chaosProcess) {
+	p.cmd = exec.Command(os.Args[0])
+	p.cmd.Env = append(os.Environ(), workerEnv+"="+p.id+" "+x.k.Bootstrap())
+	p.cmd.Stderr, p.cmd.ExtraFiles = os.Stderr, []*os.File{x.pipe}
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.add(p, "static")
+	for len(p.members) < chaosMembers {
+		x.add(p, "join")
+	}
+}
+
+// add has a process run another member.
+func (x *chaos) add(p *chaosProcess, verb string) {
+	x.named++
+	name := fmt.Sprintf("m%d-of-%s", x.named, p.id)
+	p.members = append(p.members, name)
+	fmt.Fprintln(p.in, verb, name)
+}
+
+// leave has a member leave that is not static: those keep their tasks.
+func (x *chaos) leave(p *chaosProcess) {
+	i := 1 + x.rng.IntN(len(p.members)-1)
+	name := p.members[i]
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.joined[name] {
+		x.leaving[name] = p
+		p.members = slices.Delete(p.members, i, i+1)
+		fmt.Fprintln(p.in, "leave", name)
+	}
+}
+
+// kill ends a process as no member expects.
+func (p *chaosProcess) kill() {
+	if p.cmd.Process != nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+		p.in.Close()
+	}
+}
+
+// round lets everything happen once, in an order that leaves each its effect: a
+// coordinator that takes over gives every session anew. It returns the broker
+// that it killed.
+func (x *chaos) round() int {
+	order := x.rng.Perm(len(x.processes))
+	paused, killed := x.processes[order[0]], x.processes[order[1]]
+	x.signal(paused, syscall.SIGSTOP)
+	x.churn(time.Second)
+	killed.kill()
+	x.mu.Lock()
+	maps.DeleteFunc(x.leaving, func(_ string, p *chaosProcess) bool { return p == killed })
+	x.mu.Unlock()
+	killed.members = nil
+	x.churn(x.upTo(time.Second))
+	x.start(killed)
+	x.churn(chaosSession + x.upTo(2*time.Second))
+	x.signal(paused, syscall.SIGCONT)
+	x.churn(time.Second + x.upTo(2*time.Second))
+	b, err := x.c.Coordinator(x.ctx, cluster.GroupCoordinator, chaosGroup)
+	if err == nil {
+		err = x.k.Kill(int(b.ID))
+	}
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.churn(3 * time.Second)
+	x.settle()
+	return int(b.ID)
+}
+
+func (x *chaos) upTo(d time.Duration) time.Duration { return time.Duration(x.rng.Int64N(int64(d))) }
+
+func (x *chaos) signal(p *chaosProcess, s syscall.Signal) {
+	p.paused = s == syscall.SIGSTOP
+	if err := p.cmd.Process.Signal(s); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// churn has members leave and others join for a time.
+func (x *chaos) churn(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
+		p := x.processes[x.rng.IntN(len(x.processes))]
+		switch {
+		case p.paused || len(p.members) == 0:
+		case len(p.members) < chaosMembers:
+			x.add(p, "join")
+		default:
+			x.leave(p)
 		}
 	}
-	return true
+}
+
+// settle waits until all members are there, every task has one holder, and
+// describe says the same; and fails for what is wrong by then.
+func (x *chaos) settle() {
+	x.t.Helper()
+	for _, p := range x.processes {
+		for len(p.members) < chaosMembers {
+			x.add(p, "join")
+		}
+	}
+	why := "it was not looked at"
+	for end := time.Now().Add(chaosPatience); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		if why = x.unsettled(); why == "" {
+			break
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if why != "" {
+		x.t.Errorf("it never settled: %s", why)
+	}
+	if len(x.claims.double) > 0 {
+		x.t.Errorf("held by two members at once: %q", x.claims.double)
+	}
+	if len(x.ends) > 0 {
+		x.t.Errorf("members ended by themselves: %q", x.ends)
+	}
+}
+
+// unsettled is what is not as it should be.
+func (x *chaos) unsettled() string {
+	g, err := Describe(x.ctx, x.c, chaosGroup, DescribeOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n, by := x.claims.owned(time.Now().UnixNano())
+	switch {
+	case len(x.leaving) > 0:
+		return fmt.Sprintf("%d members are leaving", len(x.leaving))
+	case n != chaosTasks:
+		return fmt.Sprintf("%d of %d tasks are owned", n, chaosTasks)
+	case g.State != "Stable" || len(g.Members) != chaosMembers*chaosProcesses:
+		return fmt.Sprintf("describe says %s with %d members", g.State, len(g.Members))
+	}
+	for _, m := range g.Members {
+		var theirs []string
+		for _, id := range m.Tasks.Active {
+			theirs = append(theirs, id.String())
+		}
+		slices.Sort(theirs)
+		if !slices.Equal(theirs, by[m.ID]) {
+			return fmt.Sprintf("describe says that %s has %v, it believes %v", m.ID, theirs, by[m.ID])
+		}
+		if !x.runs(m.ID) {
+			return fmt.Sprintf("describe names %s, which is gone", m.ID)
+		}
+	}
+	return ""
+}
+
+// runs reports whether a process was told to run a member.
+func (x *chaos) runs(member string) bool {
+	return slices.ContainsFunc(x.processes, func(p *chaosProcess) bool { return slices.Contains(p.members, member) })
 }

@@ -25,6 +25,9 @@ import (
 var broker *realkafka.Cluster
 
 func TestMain(m *testing.M) {
+	if os.Getenv(workerEnv) != "" {
+		os.Exit(workerMain())
+	}
 	props := map[string]string{
 		"group.streams.session.timeout.ms": "6000", "group.streams.min.session.timeout.ms": "1000",
 		"group.streams.heartbeat.interval.ms": "200", "group.streams.min.heartbeat.interval.ms": "100",
