@@ -29,20 +29,30 @@ func (notDone) MayHaveHappened() bool { return false }
 // MayHaveHappened reports whether what failed with err may have taken effect
 // in the cluster all the same. It is false only where err proves that nothing
 // happened: nothing was written, or the broker's answer rejects the request.
-// An error that says nothing about it may have happened.
+// An error that says nothing about it may have happened, and of several joined
+// errors one that may have is enough.
 func MayHaveHappened(err error) bool {
-	if err == nil {
-		return true
+	may, said := outcomeOf(err)
+	return may || !said
+}
+
+// outcomeOf is what the first error of a chain that knows says; said is false
+// if none does.
+func outcomeOf(err error) (may, said bool) {
+	switch e := err.(type) {
+	case interface{ MayHaveHappened() bool }:
+		return e.MayHaveHappened(), true
+	case *kerr.Error:
+		return codeMayHaveHappened(e.Code), true
+	case interface{ Unwrap() error }:
+		return outcomeOf(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, part := range e.Unwrap() {
+			m, s := outcomeOf(part)
+			may, said = may || m, said || s
+		}
 	}
-	var m interface{ MayHaveHappened() bool }
-	if errors.As(err, &m) {
-		return m.MayHaveHappened()
-	}
-	var ke *kerr.Error
-	if errors.As(err, &ke) {
-		return codeMayHaveHappened(ke.Code)
-	}
-	return true
+	return may, said
 }
 
 // codeMayHaveHappened holds the three codes that do not say whether the broker

@@ -52,6 +52,26 @@ func TestMayHaveHappenedIsFalseOnlyForProof(t *testing.T) {
 	}
 }
 
+// Of joined errors, as of a commit of several partitions, the one that proves
+// least decides, whatever their order.
+func TestMayHaveHappenedOfJoinedErrorsIsThatOfEach(t *testing.T) {
+	not := &OpError{Op: "commit", Err: &DialError{Addr: "a:1", Err: io.EOF}}
+	may := &OpError{Op: "commit", Err: &ConnError{Err: io.EOF, Written: 1}}
+	mute := errors.New("mute")
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{errors.Join(not, may), true}, {errors.Join(may, not), true}, {fmt.Errorf("%w, %w", not, fmt.Errorf("deep: %w", may)), true},
+		{errors.Join(not, not), false}, {errors.Join(mute, not), false}, {errors.Join(not, mute), false}, {errors.Join(mute, mute), true},
+		{errors.Join(kerr.NotController, kerr.RequestTimedOut), true},
+	} {
+		if got := MayHaveHappened(c.err); got != c.want {
+			t.Errorf("MayHaveHappened(%v) = %v", c.err, got)
+		}
+	}
+}
+
 func TestBrokerErrorIsTheKerrValueOfItsCode(t *testing.T) {
 	text := "no such topic here"
 	err := CodeError(kerr.UnknownTopicOrPartition.Code, &text)
