@@ -180,6 +180,26 @@ func TestK2AThrottledLaneIsSilentUntilTheLatestDeadline(t *testing.T) {
 	})
 }
 
+// TestK2AThrottleBeyondTheIdleLimitIsKept has a throttle of five minutes and an
+// idle limit of three: the socket that knows of the throttle stays.
+func TestK2AThrottleBeyondTheIdleLimitIsKept(t *testing.T) {
+	inWorld(t, nil, throttling(5*time.Minute), func(t *testing.T, w *world) {
+		l := w.lane(General)
+		ask(t, l, "throttled from here")
+		began := time.Now()
+		if resp, err := l.Do(within(t, 10*time.Minute), metadata("after")); err != nil || markOf(resp) != "after" {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d < 5*time.Minute-fast || w.b.accepted() != 1 {
+			t.Errorf("sent %v into a throttle of 5 min, on %d sockets", d, w.b.accepted())
+		}
+		time.Sleep(8*time.Minute + fast)
+		if w.peer.Open(General) {
+			t.Error("C8: idle for 3 min after the end of the throttle, and open")
+		}
+	})
+}
+
 func await30(t *testing.T, ch chan outcome) outcome {
 	t.Helper()
 	select {

@@ -203,9 +203,10 @@ func (f *Flight[T]) Expired(now time.Time) (phase kafka.Phase, id int32, ok bool
 }
 
 // Usable reports whether a new request may go out on this socket: not if it
-// has been idle for the limit or longer.
+// has been idle for the limit or longer. A throttle is not idle time: a new
+// socket would forget it.
 func (f *Flight[T]) Usable(now time.Time) bool {
-	return f.live > 0 || f.cfg.Idle < 0 || now.Before(f.used.Add(f.cfg.Idle))
+	return f.live > 0 || f.cfg.Idle < 0 || now.Before(f.idleEnd())
 }
 
 // Deadline is when Expired or Usable may next change; zero is never.
@@ -219,7 +220,7 @@ func (f *Flight[T]) Deadline() time.Time {
 			d = retry.Earlier(d, f.answerEnd(h))
 		}
 	} else if !f.writing && f.cfg.Idle >= 0 {
-		d = retry.Earlier(d, f.used.Add(f.cfg.Idle))
+		d = retry.Earlier(d, f.idleEnd())
 	}
 	return d
 }
@@ -231,6 +232,8 @@ func (f *Flight[T]) writeEnd() time.Time {
 func (f *Flight[T]) answerEnd(h *Outstanding[T]) time.Time {
 	return retry.Later(h.wrote, f.answered).Add(h.limit + Grace)
 }
+
+func (f *Flight[T]) idleEnd() time.Time { return retry.Later(f.used, f.throttled).Add(f.cfg.Idle) }
 
 // head is the oldest entry that waits for an answer.
 func (f *Flight[T]) head() *Outstanding[T] {
