@@ -175,6 +175,48 @@ func TestT12EveryCallReturnsWhenItsContextEnds(t *testing.T) {
 	}
 }
 
+// TestK5NothingIsWrittenOnceTheContextEnded sends on an open socket with
+// contexts that are over: at once, and at the very instant at which a throttle
+// lets the lane speak again.
+func TestK5NothingIsWrittenOnceTheContextEnded(t *testing.T) {
+	notSent := func(t *testing.T, what string, err error) {
+		t.Helper()
+		var te *kafka.TimeoutError
+		if !errors.As(err, &te) || te.Phase != kafka.PhaseQueue || kafka.MayHaveHappened(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	inWorld(t, nil, (*brokerConn).echo, func(t *testing.T, w *world) {
+		l := w.lane(General)
+		ask(t, l, "open")
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		for range 200 {
+			c := NewCall(ctx, kmsg.NewPtrCreateTopicsRequest())
+			notSent(t, "Send", await(t, start(l, c)).err)
+			_, err := l.Do(ctx, c)
+			notSent(t, "Do", err)
+		}
+		if n := len(w.b.requests(19)); n != 0 {
+			t.Errorf("%d requests were written for callers that had given up", n)
+		}
+	})
+	inWorld(t, nil, throttling(5*time.Second), func(t *testing.T, w *world) {
+		l := w.lane(General)
+		ask(t, l, "throttled from here")
+		c := NewCall(ended{context.Background()}, kmsg.NewPtrCreateTopicsRequest())
+		notSent(t, "over when it is its turn", await(t, start(l, c)).err)
+		if n := len(w.b.requests(19)); n != 0 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// ended is over without having told anybody yet.
+type ended struct{ context.Context }
+
+func (ended) Err() error { return context.Canceled }
+
 func checkEnded(t *testing.T, what string, err, cause error, phase kafka.Phase) {
 	t.Helper()
 	var te *kafka.TimeoutError

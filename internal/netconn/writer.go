@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/core/conn"
+	"github.com/ottla/ottla/kafka"
 )
 
 // step is what the writer goroutine of a lane does next.
@@ -113,10 +114,14 @@ func (w *writer) next() work {
 	return w.prepareLocked(now, s)
 }
 
-// prepareLocked takes the oldest call out of the queue and encodes it.
+// prepareLocked takes the oldest call out of the queue and encodes it, unless
+// its context ended and abandon only has not come to it yet.
 func (w *writer) prepareLocked(now time.Time, s *socket) work {
 	l := w.lane
 	c := l.queue.pop()
+	if c.Ctx != nil && c.Ctx.Err() != nil {
+		return over(ending{c, nil, l.timeoutOf(c, kafka.PhaseQueue, context.Cause(c.Ctx))})
+	}
 	if c.table {
 		return over(ending{c, nil, nil})
 	}
