@@ -92,7 +92,7 @@ func (m *HelloMemory) OnReset(now, began time.Time, version int16) bool {
 		m.lowered = 0
 		return true
 	}
-	m.resets, m.low = 0, false
+	*m = HelloMemory{} // a remembered version that works no more is forgotten as well
 	return false
 }
 

@@ -173,6 +173,19 @@ func TestB028SocketsThatAreLostTogetherCountOnce(t *testing.T) {
 	}
 }
 
+// TestB028AVersionThatWorksNoMoreIsForgotten has another broker behind the
+// address within the hour: it resets at the version that is remembered.
+func TestB028AVersionThatWorksNoMoreIsForgotten(t *testing.T) {
+	for _, known := range []int16{3, 0} {
+		var m HelloMemory
+		m.OnSuccess(begin, known)
+		m.OnReset(begin, begin, m.Version(begin))
+		if v := m.Version(begin); v != 5 {
+			t.Errorf("after a reset at %d, which was remembered, it is asked at %d", known, v)
+		}
+	}
+}
+
 func TestC12AUseDoesNotProlongTheMemory(t *testing.T) {
 	var m HelloMemory
 	m.OnSuccess(begin, 3)
