@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,10 @@ import (
 
 // maxExchanges bounds the messages of one authentication.
 const maxExchanges = 16
+
+// maxLifetime is the longest session lifetime in milliseconds, 292 years: what a
+// duration can hold.
+const maxLifetime = int64(math.MaxInt64 / time.Millisecond)
 
 // NewSASLHandshake makes a SaslHandshake for a mechanism.
 func NewSASLHandshake(mechanism string) *kmsg.SASLHandshakeRequest {
@@ -152,11 +157,15 @@ func (l *Login) OnBegin(first []byte, err error) {
 
 // OnAuthenticate takes the answer to SaslAuthenticate.
 func (l *Login) OnAuthenticate(r *kmsg.SASLAuthenticateResponse) {
-	l.life = time.Duration(max(r.SessionLifetimeMillis, 0)) * time.Millisecond
+	l.life = time.Duration(min(max(r.SessionLifetimeMillis, 0), maxLifetime)) * time.Millisecond
 	l.rounds++
 	switch {
 	case r.ErrorCode != 0:
-		l.fail(kafka.AuthError{Message: l.reason(r.ErrorMessage), Err: kafka.CodeError(r.ErrorCode, r.ErrorMessage)})
+		text := ""
+		if r.ErrorMessage != nil {
+			text = printable([]byte(*r.ErrorMessage))
+		}
+		l.fail(kafka.AuthError{Message: l.reason(text), Err: kafka.CodeError(r.ErrorCode, &text)})
 	case l.refusal != "":
 		l.fail(kafka.AuthError{Message: l.refusal})
 	case l.last:
@@ -202,17 +211,16 @@ func (l *Login) Refused(cause error) *kafka.AuthError {
 }
 
 // reason joins the broker's text with what the server said before.
-func (l *Login) reason(text *string) string {
-	if text == nil || *text == "" {
-		if l.refusal != "" {
-			return l.refusal
-		}
+func (l *Login) reason(text string) string {
+	switch {
+	case text == "" && l.refusal == "":
 		return noReason
+	case text == "":
+		return l.refusal
+	case strings.Contains(text, l.refusal):
+		return text
 	}
-	if l.refusal == "" || strings.Contains(*text, l.refusal) {
-		return *text
-	}
-	return *text + " (" + l.refusal + ")"
+	return text + " (" + l.refusal + ")"
 }
 
 // printable makes bytes of a server fit for an error text.

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -187,6 +188,45 @@ func TestC20ARefusalHasTheBrokersCodeAndText(t *testing.T) {
 		}
 		if kafka.MayHaveHappened(s.Err) {
 			t.Error("a refused login may have happened")
+		}
+	}
+}
+
+// TestC23ALifetimeIsNotWrappedAround has lifetimes beyond what a duration of
+// Go's holds: the session lasts as long as that, not for an instant or for ever.
+func TestC23ALifetimeIsNotWrappedAround(t *testing.T) {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	for ms, want := range map[int64]time.Duration{
+		-1: 0, 0: 0, 1: time.Millisecond, most: time.Duration(most) * time.Millisecond,
+		most + 1: time.Duration(most) * time.Millisecond, math.MaxInt64: time.Duration(most) * time.Millisecond, math.MaxInt64/1000 + 1: time.Duration(most) * time.Millisecond,
+	} {
+		l := NewLogin([]string{"PLAIN"}, 0)
+		l.Next()
+		l.OnHandshake(handshakeAnswer(0))
+		l.Next()
+		l.OnBegin([]byte("x"), nil)
+		l.Next()
+		r := answered(0, "-", "", 0)
+		r.SessionLifetimeMillis = ms
+		l.OnAuthenticate(r)
+		l.Next()
+		l.OnChallenge(true, nil, nil)
+		if s, _ := l.Next(); s.Action != LoginDone || s.Lifetime != want {
+			t.Errorf("%d ms: %v for %v, want %v", ms, s.Action, s.Lifetime, want)
+		}
+	}
+}
+
+// TestC20TheBrokersTextIsFitToBePrinted has a text with the escape codes of a
+// terminal, and one without end.
+func TestC20TheBrokersTextIsFitToBePrinted(t *testing.T) {
+	for text, want := range map[string]string{
+		"wrong\x1b[2J\nuser\x00\x7f": "wrong.[2J.user..", strings.Repeat("x", 1<<20): strings.Repeat("x", 512), "für alice": "für alice",
+	} {
+		l := scram()
+		l.OnAuthenticate(answered(58, text, "", 0))
+		if s, _ := l.Next(); s.Action != LoginFail || s.Err.Message != want || !errors.Is(s.Err, kerr.SaslAuthenticationFailed) {
+			t.Errorf("%.40q: %.80q", text, s.Err.Message)
 		}
 	}
 }
