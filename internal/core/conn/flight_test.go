@@ -145,6 +145,11 @@ func TestC32IdsGoOnAfterTheLargest(t *testing.T) {
 	if _, _, err := f.OnAnswer(begin, -1); err == nil {
 		t.Error("a negative id was taken")
 	}
+	f = newFlight()
+	f.OnWritingOneWay(begin)
+	if _, stray, err := f.OnAnswer(begin, -1<<31); stray || err == nil { // 0 with the sign bit
+		t.Error("a negative id passed for that of a one-way request")
+	}
 }
 
 // TestB032OneWayRequestsTakeNoMemory sends a million that nobody answers.

@@ -144,7 +144,7 @@ func TestB065NonceAttributesAndSignature(t *testing.T) {
 		"a foreign nonce": "r=OTHERserver,s=" + salt + ",i=4096", "our nonce": "r=NONCE,s=" + salt + ",i=4096",
 		"an m= attribute": "m=x," + good, "m= at the end": good + ",m=x", "two i=": good + ",i=4096", "two r=": good + ",r=NONCEserver",
 		"a salt that is not base64": "r=NONCEserver,s=%%%,i=4096", "no salt": "r=NONCEserver,s=,i=4096", "nothing": "", "another order": "s=" + salt + ",r=NONCEserver,i=4096",
-		"no attribute": good + ",", "an error": "e=other-error",
+		"no attribute": good + ",", "no equals sign": "r:NONCEserver,s=" + salt + ",i=4096", "an error": "e=other-error",
 	} {
 		l := scram()
 		l.OnAuthenticate(answered(0, "-", msg, 0))
@@ -169,7 +169,17 @@ func TestB065NonceAttributesAndSignature(t *testing.T) {
 			t.Errorf("the server's reason is lost: %v", s.Err)
 		}
 	}
-	l := scram()
+	l := NewLogin([]string{"SCRAM-SHA-256"}, 0)
+	l.Next()
+	l.OnHandshake(handshakeAnswer(0))
+	l.Next()
+	l.OnBegin([]byte("n,,n=alice"), nil) // a mechanism that has no nonce
+	l.Next()
+	l.OnAuthenticate(answered(0, "-", good, 0))
+	if s, _ := l.Next(); s.Action != LoginFail {
+		t.Errorf("no nonce of the client: step %d", s.Action)
+	}
+	l = scram()
 	l.OnAuthenticate(answered(0, "-", good, 0))
 	l.Next()
 	l.OnChallenge(true, nil, nil) // a mechanism that does not wait for the signature

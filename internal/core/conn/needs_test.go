@@ -24,6 +24,8 @@ func TestC24C25AFieldThatAVersionCannotCarryIsNotLeftOut(t *testing.T) {
 	}
 	byDefault := kmsg.NewPtrCreateTopicsRequest()
 	byDefault.Topics = []kmsg.CreateTopicsRequestTopic{{NumPartitions: -1, ReplicationFactor: 2}}
+	byHand := kmsg.NewPtrCreateTopicsRequest()
+	byHand.Topics = []kmsg.CreateTopicsRequestTopic{{NumPartitions: -1, ReplicationFactor: -1, ReplicaAssignment: make([]kmsg.CreateTopicsRequestTopicReplicaAssignment, 1)}}
 	dry := kmsg.NewPtrCreateTopicsRequest()
 	dry.ValidateOnly = true
 	byID := kmsg.NewPtrMetadataRequest()
@@ -44,7 +46,7 @@ func TestC24C25AFieldThatAVersionCannotCarryIsNotLeftOut(t *testing.T) {
 	}{
 		{at(-2, 0), 0, ""}, {at(-1, 0), 0, ""}, {at(5, 0), 1, "by time"}, {at(-1, 1), 2, "last stable"},
 		{at(-3, 0), 7, "latest timestamp"}, {at(-4, 1), 8, "local disks"}, {at(-5, 0), 9, "tiered"}, {at(-6, 0), 11, "upload"},
-		{dry, 1, "dry run"}, {byDefault, 4, "defaults"}, {byID, 12, "by its id"}, {deleteID, 6, "by its id"},
+		{dry, 1, "dry run"}, {byHand, 0, ""}, {byDefault, 4, "defaults"}, {byID, 12, "by its id"}, {deleteID, 6, "by its id"},
 		{&kmsg.ListGroupsRequest{StatesFilter: []string{"Empty"}}, 4, "by state"},
 		{&kmsg.ListGroupsRequest{StatesFilter: []string{"Empty"}, TypesFilter: []string{"share"}}, 5, "by type"},
 		{kmsg.NewPtrListTransactionsRequest(), 0, ""}, {age, 1, "by age"}, {pattern, 2, "by pattern"},
