@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,6 +218,94 @@ func TestK5NothingIsWrittenOnceTheContextEnded(t *testing.T) {
 type ended struct{ context.Context }
 
 func (ended) Err() error { return context.Canceled }
+
+// TestK5ACallIsOverOnce has contexts that end after the answer, and one that
+// never does: Done is called once, and the context keeps nothing of a call that
+// is over.
+func TestK5ACallIsOverOnce(t *testing.T) {
+	inWorld(t, nil, (*brokerConn).echo, func(t *testing.T, w *world) {
+		l := w.lane(General)
+		parent, cancel := context.WithCancel(context.Background())
+		watched := &watchedContext{Context: parent, done: make(chan struct{})}
+		var over []chan outcome
+		for i := range 10 {
+			c := metadata(fmt.Sprint(i))
+			c.Ctx = watched
+			over = append(over, start(l, c))
+			if o := await(t, over[i]); o.err != nil || markOf(o.resp) != fmt.Sprint(i) {
+				t.Errorf("%d: %v", i, o.err)
+			}
+		}
+		time.Sleep(fast)
+		if n, all := watched.held.Load(), watched.all.Load(); n != 0 || all != 10 {
+			t.Errorf("the context still holds %d of %d calls, and all are over", n, all)
+		}
+		cancel()
+		close(watched.done)
+		time.Sleep(time.Second)
+		for i, ch := range over {
+			if len(ch) != 0 {
+				t.Errorf("Done of call %d was called again: %v", i, (<-ch).err)
+			}
+		}
+	})
+}
+
+// watchedContext counts the functions that wait for its end, now and in all. It
+// has a channel of its own, or package context would look through it.
+type watchedContext struct {
+	context.Context
+	done      chan struct{}
+	held, all atomic.Int64
+}
+
+func (c *watchedContext) Done() <-chan struct{} { return c.done }
+
+func (c *watchedContext) AfterFunc(f func()) func() bool {
+	c.held.Add(1)
+	c.all.Add(1)
+	stop := context.AfterFunc(c.Context, f)
+	return func() bool {
+		c.held.Add(-1)
+		return stop()
+	}
+}
+
+// TestC37ACallsOwnTimeoutIsKeptOnAFreshSocket has no clock of an earlier
+// request to be woken by.
+func TestC37ACallsOwnTimeoutIsKeptOnAFreshSocket(t *testing.T) {
+	inWorld(t, nil, func(c *brokerConn) {
+		if c.hello() {
+			c.silence()
+		}
+	}, func(t *testing.T, w *world) {
+		if _, err := w.peer.Versions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // whatever clock the handshake has set has struck
+		c := metadata("m")
+		c.Timeout = 2 * time.Second
+		var err error
+		d := took(func() { _, err = w.lane(General).Do(context.Background(), c) })
+		var te *kafka.TimeoutError
+		if !errors.As(err, &te) || te.Phase != kafka.PhaseAnswer || d < c.Timeout || d > c.Timeout+fast {
+			t.Errorf("after %v: %v", d, err)
+		}
+	})
+}
+
+// TestT12TheTableIsWaitedForNoLongerThanItsContext asks for no request's sake.
+func TestT12TheTableIsWaitedForNoLongerThanItsContext(t *testing.T) {
+	inWorld(t, nil, nil, func(t *testing.T, w *world) {
+		w.net.BlackHole(address, true)
+		var err error
+		d := took(func() { _, err = w.peer.Versions(within(t, time.Second)) })
+		var te *kafka.TimeoutError
+		if !errors.As(err, &te) || te.Name != "ApiVersions" || te.Phase != kafka.PhaseDial || d >= time.Second+fast {
+			t.Errorf("after %v: %v", d, err)
+		}
+	})
+}
 
 func checkEnded(t *testing.T, what string, err, cause error, phase kafka.Phase) {
 	t.Helper()

@@ -35,8 +35,14 @@ func (c *Config) softwareVersion() string {
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		return unknownVersion
 	}
+	return moduleVersion(info)
+}
+
+const unknownVersion = "unknown"
+
+func moduleVersion(info *debug.BuildInfo) string {
 	if info.Main.Path == modulePath {
 		return info.Main.Version
 	}
@@ -45,7 +51,7 @@ func (c *Config) softwareVersion() string {
 			return d.Version
 		}
 	}
-	return "unknown"
+	return unknownVersion
 }
 
 // cap is the user's cap for an API.

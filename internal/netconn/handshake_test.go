@@ -618,6 +618,41 @@ func TestC2TheNodeIsCheckedOnDialAndOnLiveSockets(t *testing.T) {
 	})
 }
 
+// TestC2ACheckThatIsNotAnsweredSaysNothing has brokers that close instead, and
+// that are too old to be asked.
+func TestC2ACheckThatIsNotAnsweredSaysNothing(t *testing.T) {
+	for name, serve := range map[string]func(c *brokerConn){
+		"closes": func(c *brokerConn) {
+			c.hello()
+			g, _ := c.next()
+			c.answer(g, reply(g))
+			c.next()
+		},
+		"too old": func(c *brokerConn) {
+			for g, ok := c.next(); ok; g, ok = c.next() {
+				resp := reply(g)
+				if v, old := resp.(*kmsg.ApiVersionsResponse); old && g.Version > 4 {
+					g.Version, v.ErrorCode, v.ApiKeys = 0, 35, []kmsg.ApiVersionsResponseApiKey{{ApiKey: 18, MaxVersion: 4}}
+				}
+				c.answer(g, resp)
+			}
+		},
+	} {
+		told := 0
+		cfg := &Config{Hooks: Hooks{Mismatch: func(string, string, kafka.NodeID) { told++ }}}
+		inWorld(t, cfg, serve, func(t *testing.T, w *world) {
+			ask(t, w.lane(General), "m")
+			before := len(w.b.requests(18))
+			w.peer.Expect("mine", 2)
+			time.Sleep(time.Second)
+			asked := len(w.b.requests(18)) - before
+			if want := map[string]int{"closes": 1}[name]; asked != want || told != 0 || w.b.accepted() != 1 {
+				t.Errorf("%s: %d checks, %d sockets, told %d times", name, asked, w.b.accepted(), told)
+			}
+		})
+	}
+}
+
 // TestC2AnExpectationThatChangesDuringTheHandshakeIsChecked has the map learn
 // who should be at an address while a lane is being greeted there.
 func TestC2AnExpectationThatChangesDuringTheHandshakeIsChecked(t *testing.T) {
@@ -684,7 +719,7 @@ func TestB016AllAddressesOfANameAreTried(t *testing.T) {
 		}
 		names["kafka.example"] = []string{"10.9.0.1", "10.9.0.2"}
 		_, err = p.Lane(Join).Do(context.Background(), metadata("m"))
-		if s := fmt.Sprint(err); !errors.As(err, &de) || len(de.Tried) != 2 || !strings.Contains(s, "10.9.0.1:9092") || !strings.Contains(s, "10.9.0.2:9092") {
+		if s := fmt.Sprint(err); !errors.As(err, &de) || len(de.Tried) != 2 || !strings.Contains(s, "10.9.0.1:9092: connect: connection refused; 10.9.0.2:9092: the connect timeout passed") {
 			t.Errorf("each address with its reason: %v", err)
 		}
 	})
@@ -729,6 +764,27 @@ func TestB058RetriesArePaced(t *testing.T) {
 		}
 		if until, err := w.peer.Failing(); err == nil || until.IsZero() {
 			t.Error("the peer is not known to fail")
+		}
+	})
+}
+
+// TestTheReconnectBackoffHasJitter is 50 ms ±20 % after the first failure, by
+// default, and not the same for every peer.
+func TestTheReconnectBackoffHasJitter(t *testing.T) {
+	inWorld(t, nil, nil, func(t *testing.T, w *world) {
+		w.b.ln.Close()
+		seen := map[time.Duration]bool{}
+		for range 20 {
+			p := newPeer(t, address, w.cfg)
+			p.Lane(General).Do(t.Context(), metadata("m"))
+			until, _ := p.Failing()
+			d := time.Until(until)
+			if seen[d] = true; d < 39*time.Millisecond || d > 60*time.Millisecond {
+				t.Errorf("the next dial is in %v", d)
+			}
+		}
+		if len(seen) < 10 {
+			t.Errorf("20 peers wait for %d different times", len(seen))
 		}
 	})
 }

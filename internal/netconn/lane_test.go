@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -99,5 +103,66 @@ func TestC43AMutationIsNotSentTwice(t *testing.T) {
 	}
 	if n := len(b.requests(19)); n != 1 {
 		t.Errorf("the broker saw CreateTopics %d times", n)
+	}
+}
+
+// TestK3ANameIsResolvedByTheSystem has neither a dialer nor a resolver of the
+// user's.
+func TestK3ANameIsResolvedByTheSystem(t *testing.T) {
+	b := newBroker(t, (*brokerConn).echo)
+	_, port, err := net.SplitHostPort(b.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(t, newPeer(t, "localhost:"+port, &Config{}).Lane(General), "m")
+}
+
+// TestC11TheVersionIsThatOfTheModule is that of the program's own module, or of
+// the one that it depends on.
+func TestC11TheVersionIsThatOfTheModule(t *testing.T) {
+	own := &debug.BuildInfo{Main: debug.Module{Path: modulePath, Version: "v1.2.3"}}
+	user := &debug.BuildInfo{Main: debug.Module{Path: "example.com/app", Version: "v9.9.9"},
+		Deps: []*debug.Module{{Path: "example.com/other", Version: "v8.8.8"}, {Path: modulePath, Version: "v1.2.3"}}}
+	replaced := &debug.BuildInfo{Deps: []*debug.Module{{Path: modulePath, Version: "v1.2.3", Replace: &debug.Module{Path: "../ottla", Version: ""}}}}
+	for info, want := range map[*debug.BuildInfo]string{own: "v1.2.3", user: "v1.2.3", replaced: "v1.2.3", {}: "unknown"} {
+		if got := moduleVersion(info); got != want {
+			t.Errorf("%+v: %q, want %q", info, got, want)
+		}
+	}
+	if v := (&Config{SoftwareVersion: "7"}).softwareVersion(); v != "7" {
+		t.Errorf("set to 7, it is %q", v)
+	}
+}
+
+// TestTheQueueLosesNoCall plays every operation against a plain list.
+func TestTheQueueLosesNoCall(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	for range 50 {
+		var q callQueue
+		var want []*Call
+		for range 400 {
+			switch n := rng.IntN(10); {
+			case n < 5:
+				c := &Call{}
+				q.push(c)
+				want = append(want, c)
+			case n < 8 && len(want) > 0:
+				if c := q.pop(); c != want[0] {
+					t.Fatal("not the oldest")
+				}
+				want = want[1:]
+			case n == 8 && len(want) > 0:
+				i := rng.IntN(len(want))
+				q.remove(want[i])
+				want = slices.Delete(slices.Clone(want), i, i+1)
+			case n == 9:
+				back := []*Call{{}, {}}[:rng.IntN(3)]
+				q.putBack(back)
+				want = append(slices.Clone(back), want...)
+			}
+			if got := q.waiting(func(*Call) bool { return true }); q.len() != len(want) || !slices.Equal(got, want) {
+				t.Fatalf("%d calls, want %d", q.len(), len(want))
+			}
+		}
 	}
 }

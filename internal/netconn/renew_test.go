@@ -72,6 +72,40 @@ func TestC23AParkedAnswerDelaysAReauthenticationAndNothingElse(t *testing.T) {
 	})
 }
 
+// TestC23AReauthenticationThatIsNotAnsweredEnds has a broker that is silent in
+// the second login of its first socket: what waits goes out on a new one after
+// the connect timeout.
+func TestC23AReauthenticationThatIsNotAnsweredEnds(t *testing.T) {
+	good := granting(20*time.Second, func(_ *brokerConn, g gotRequest) kmsg.Response { return reply(g) })
+	b := &guarded{offers: []string{"PLAIN"}, life: 20 * time.Second}
+	inWorld(t, withPlain(), func(c *brokerConn) {
+		if c.n > 0 {
+			good(c)
+			return
+		}
+		c.hello()
+		for _, resp := range []func(gotRequest) kmsg.Response{
+			func(g gotRequest) kmsg.Response { return b.handshake(g) },
+			func(g gotRequest) kmsg.Response { return b.authenticate(g) }, reply,
+		} {
+			g, _ := c.next()
+			c.answer(g, resp(g))
+		}
+		c.silence()
+	}, func(t *testing.T, w *world) {
+		l := w.lane(General)
+		ask(t, l, "open")
+		time.Sleep(19 * time.Second) // the second login began before
+		began := time.Now()
+		if o := await30(t, start(l, metadata("waits"))); o.err != nil || markOf(o.resp) != "waits" {
+			t.Error(o.err)
+		}
+		if d := time.Since(began); d > 10*time.Second || w.b.accepted() != 2 {
+			t.Errorf("after %v, on %d sockets", d, w.b.accepted())
+		}
+	})
+}
+
 // TestK2AReauthenticationKeepsTheThrottle has a session that ends in the
 // middle of a throttle of a minute: not a byte is sent before its end.
 func TestK2AReauthenticationKeepsTheThrottle(t *testing.T) {

@@ -453,6 +453,31 @@ func TestC35TheEndOfAStreamSaysHowFarItGot(t *testing.T) {
 	}
 }
 
+// TestC35TheBytesReadAreThoseOfTheAnswerThatWasCut has two requests behind it.
+func TestC35TheBytesReadAreThoseOfTheAnswerThatWasCut(t *testing.T) {
+	inWorld(t, nil, func(c *brokerConn) {
+		if !c.hello() {
+			return
+		}
+		g, _ := c.next()
+		c.next()
+		c.next()
+		c.Write(frameOf(g, reply(g))[:9])
+	}, func(t *testing.T, w *world) {
+		var calls []chan outcome
+		for range 3 {
+			calls = append(calls, start(w.lane(General), NewCall(context.Background(), kmsg.NewPtrDeleteTopicsRequest())))
+		}
+		for i, ch := range calls {
+			o := await(t, ch)
+			var ce *kafka.ConnError
+			if !errors.As(o.err, &ce) || ce.Read != []int64{9, 0, 0}[i] || ce.Written == 0 {
+				t.Errorf("%d: %v", i, o.err)
+			}
+		}
+	})
+}
+
 func TestC46LosingOneLaneTouchesNoOther(t *testing.T) {
 	inWorld(t, nil, (*brokerConn).echo, func(t *testing.T, w *world) {
 		for k := range Kind(kinds) {

@@ -162,6 +162,9 @@ func TestB059TheTextOfTheAlertIsKept(t *testing.T) {
 			auth := errors.As(err, &ae) && ae.Mechanism == "TLS" && ae.Addr == b.addr() && strings.Contains(err.Error(), "certificate")
 			// RFC 5246 has "handshake failure" for a client without any.
 			old := version == tls.VersionTLS12 && certs == nil && strings.Contains(err.Error(), "tls: handshake failure")
+			if said := strings.Contains(err.Error(), "has no certificate configured"); auth && said != (certs == nil) {
+				t.Errorf("version %x, certificate %s: it is said to be missing: %v", version, name, said)
+			}
 			if !auth && !old || !Permanent(err) || kafka.MayHaveHappened(err) {
 				t.Errorf("version %x, certificate %s: %v", version, name, err)
 			}
