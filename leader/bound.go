@@ -19,9 +19,9 @@ import (
 // leadership; do not close it.
 //
 // It is nil where the Elector works over another client than *cluster.Cluster,
-// and after the end. Where an answer was lost it may be replaced: its Begin
-// then fails with producer.ErrUnbound, and the next call returns the new one.
-// Transact does that by itself.
+// and after the end. Where an answer was lost it is replaced: as long as Begin
+// fails with producer.ErrUnbound, call Producer again. Transact does that by
+// itself.
 func (t *Term) Producer() *producer.Producer {
 	c, ok := t.e.kafka.(*cluster.Cluster)
 	if !ok || t.Err() != nil {
@@ -137,9 +137,11 @@ func (b *bound) Commit(ctx context.Context) error {
 func (b *bound) End(e producer.Ending) {
 	t := b.t
 	now := t.e.cfg.now().Local
-	left := lead.Leave{Known: true}
+	// After an error the producer is replaced, and the next one counts its
+	// records from 0: that must be under another pair.
+	left := lead.Leave{Known: true, Doubt: e.Err != nil}
 	if e.Used {
-		left = lead.Leave{Asked: lead.Abort, Known: e.Err == nil, Doubt: e.Err != nil}
+		left.Asked, left.Known = lead.Abort, e.Err == nil
 		if e.Committed {
 			left.Asked = lead.Commit
 		} else if b.joined != nil {

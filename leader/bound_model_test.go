@@ -1,0 +1,153 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/internal/memnet"
+	"github.com/ottla/ottla/internal/model"
+	"github.com/ottla/ottla/internal/model/serve"
+	"github.com/ottla/ottla/internal/sim"
+	"github.com/ottla/ottla/kafka"
+)
+
+// overModel runs f with an Elector over ottla's own client and a model of a
+// broker that the test can make lose requests and answers, in virtual time.
+func overModel(t *testing.T, seed uint64, f func(t *testing.T, e *Elector, s *serve.Server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		nw := memnet.New(seed)
+		l, err := nw.Listen("b1:9092")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := model.New(model.Config{TransactionVersion: 2})
+		m.CreateTopic(Topic, 16)
+		m.CreateTopic("out", 1)
+		s := serve.Start(t, m, l)
+		cl, err := cluster.Connect(t.Context(), cluster.Config{
+			Bootstrap: s.Seeds(), Dial: nw.Dial, RequestTimeout: 2 * time.Second, Rand: rand.NewPCG(seed, 1),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		cfg := brief
+		cfg.Member, cfg.AllowUnverified = "a", true // the model is not asked for its configuration
+		e, err := Open(cl, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		f(t, e, s)
+	})
+}
+
+// inOut is what is committed in topic "out".
+func inOut(s *serve.Server) (values []string) {
+	s.Model(func(m *model.Cluster) {
+		for _, r := range m.Records(kafka.TopicPartition{Topic: "out"}) {
+			if r.Fate == model.Committed {
+				values = append(values, string(r.Value))
+			}
+		}
+	})
+	return values
+}
+
+// toOut reports whether a request writes to topic "out".
+func toOut(r *sim.Request) bool {
+	p, ok := r.Req.(*kmsg.ProduceRequest)
+	return ok && len(p.Topics) > 0 && p.Topics[0].Topic == "out"
+}
+
+// A transaction whose Produce was not answered is aborted; its number may have
+// been used. What the leader writes next must not go under the same number, or
+// the broker takes it for a repetition, says 0 and drops it. Taking the doubt
+// out of bound.End makes this fail.
+func TestG12TheBoundProducerNeverUsesANumberTwice(t *testing.T) {
+	overModel(t, 1, func(t *testing.T, e *Elector, s *serve.Server) {
+		tm := win(t, e, "r")
+		if err := write(t.Context(), tm, "first"); err != nil {
+			t.Fatal(err)
+		}
+		s.SetFaults(func(r *sim.Request) serve.Fault { // every Produce arrives, none is answered
+			return serve.Fault{Mute: toOut(r)}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		err := write(ctx, tm, "aborted")
+		cancel()
+		if err == nil {
+			t.Fatal("a transaction without answers is committed")
+		}
+		s.SetFaults(nil)
+		if err := write(t.Context(), tm, "second"); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(inOut(s)); got != "[first second]" {
+			t.Errorf("committed: %s", got)
+		}
+		if tm.Err() != nil {
+			t.Error(tm.Err())
+		}
+	})
+}
+
+// Whatever is lost, or comes late and twice: what Transact reported as
+// committed is in the log once, in order.
+func TestG12P7WhatABoundProducerCommittedIsThereOnce(t *testing.T) {
+	for seed := range uint64(20) {
+		overModel(t, seed, func(t *testing.T, e *Elector, s *serve.Server) {
+			rng := rand.New(rand.NewPCG(seed, 2))
+			s.SetFaults(func(r *sim.Request) serve.Fault {
+				switch r.Key {
+				case 0, 22, 24, 26:
+				default:
+					return serve.Fault{}
+				}
+				return serve.Fault{
+					Lost: rng.IntN(1000) < 20, Mute: rng.IntN(1000) < 40,
+					Delay: time.Duration(rng.IntN(20)) * time.Millisecond,
+					Again: time.Duration(rng.IntN(1000)/950*rng.IntN(4000)) * time.Millisecond,
+				}
+			})
+			wrote := map[string]bool{}
+			for n := 0; n < 60; {
+				tm := win(t, e, "r")
+				for ; n < 60 && tm.Err() == nil; n++ {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(20+rng.IntN(3000))*time.Millisecond)
+					v := fmt.Sprintf("%03d", n)
+					if write(ctx, tm, v) == nil {
+						wrote[v] = true
+					}
+					cancel()
+					time.Sleep(time.Duration(rng.IntN(200)) * time.Millisecond)
+				}
+				_ = tm.Resign(within(t, time.Minute))
+			}
+			s.SetFaults(nil)
+			last, seen := "", map[string]bool{}
+			for _, v := range inOut(s) {
+				if v <= last {
+					t.Errorf("seed %d: %s after %s", seed, v, last)
+				}
+				last, seen[v] = v, true
+			}
+			for v := range wrote {
+				if !seen[v] {
+					t.Errorf("seed %d: %s was committed and is not there", seed, v)
+				}
+			}
+			if len(wrote) < 20 {
+				t.Errorf("seed %d: only %d of 60 transactions went through", seed, len(wrote))
+			}
+		})
+	}
+}
