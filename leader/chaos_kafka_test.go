@@ -3,144 +3,315 @@
 package leader
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
-	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/consumer"
-	"github.com/ottla/ottla/internal/core/lead"
 	"github.com/ottla/ottla/kafka"
-	"github.com/ottla/ottla/producer"
 )
 
-// TestKafkaChaos has five members campaign for three roles while brokers are
-// killed and paused and members are suspended, cut off and replaced. Each
+// TestKafkaChaos has five processes campaign for three roles while they are
+// killed, suspended and cut off, and brokers are killed and suspended. Each
 // leader appends (term, n) through its bound producer. Read back committed,
-// terms never go back and no two leaders' writes interleave. OTTLA_CHAOS says
-// how long, 20 s by default.
+// terms never go back, no two leaders' writes interleave, and nothing that a
+// leader took for written is missing; once everything is healed each role is
+// led again. OTTLA_CHAOS says how long, 20 s by default.
 func TestKafkaChaos(t *testing.T) {
 	length := 20 * time.Second
 	if d, err := time.ParseDuration(os.Getenv("OTTLA_CHAOS")); err == nil {
 		length = d
 	}
-	cl := dialKafka(t)
-	topic := fmt.Sprint("chaos", time.Now().UnixNano())
-	createTopic(t, cl, topic)
-	roles := []string{topic + "-x", topic + "-y", topic + "-z"}
-	ctx, stop := context.WithTimeout(t.Context(), length+3*time.Minute)
-	defer stop()
-	stopped := make(chan struct{})
-	var wg sync.WaitGroup
-	for i := range 5 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			chaosMember(ctx, t, i, roles, topic, stopped)
-		}()
+	c := &chaos{t: t, topic: fmt.Sprint("chaos", time.Now().UnixNano()), wrote: map[string]map[string]bool{}, terms: map[string]int{}, faults: map[string]int{}}
+	createTopic(t, dialKafka(t), c.topic)
+	for _, name := range []string{"x", "y", "z"} {
+		c.roles = append(c.roles, c.topic+"-"+name)
+		c.wrote[c.topic+"-"+name] = map[string]bool{}
 	}
+	for i := range 5 {
+		c.places = append(c.places, &place{c: c, i: i, gate: newGate(t)})
+		c.places[i].start()
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Log("seed", seed)
+	var wg sync.WaitGroup
 	end := time.Now().Add(length)
+	wg.Add(2)
+	go func() { defer wg.Done(); c.troubleBrokers(end) }()
+	go func() { defer wg.Done(); c.troubleMembers(end, rand.New(rand.NewPCG(seed, 1))) }()
+	wg.Wait()
+	c.everyRoleIsLed()
+	for _, p := range c.places {
+		p.stop()
+	}
+	c.check()
+	t.Log("faults: ", c.faults)
+}
+
+type chaos struct {
+	t      *testing.T
+	topic  string
+	roles  []string
+	places []*place
+
+	mu     sync.Mutex
+	wrote  map[string]map[string]bool // by role: "term n" that its leader took for committed
+	terms  map[string]int             // by role: leaderships that members reported
+	faults map[string]int
+}
+
+// place is one of five members, and those who come after it when it is killed.
+type place struct {
+	c     *chaos
+	i     int
+	born  int
+	gate  *gate
+	one   sync.Mutex // one fault at a time
+	cmd   *exec.Cmd
+	stdin io.Closer
+	read  chan struct{} // closed once its output is read
+}
+
+func (p *place) start() {
+	p.born++
+	cfg, err := json.Marshal(memberConfig{
+		Member: fmt.Sprintf("m%d.%d", p.i, p.born), Roles: p.c.roles, Topic: p.c.topic,
+		Bootstrap: strings.Split(real.Bootstrap(), ","), Gate: p.gate.addr(), HandOver: p.i%2 == 0,
+	})
+	if err != nil {
+		p.c.t.Error(err)
+		return
+	}
+	p.cmd = exec.Command(os.Args[0])
+	p.cmd.Env = append(os.Environ(), memberEnv+"="+string(cfg))
+	p.cmd.Stderr = os.Stderr
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		p.stdin, err = p.cmd.StdinPipe()
+	}
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		p.c.t.Error(err)
+		return
+	}
+	p.read = make(chan struct{})
+	go func() {
+		defer close(p.read)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.c.hear(lines.Text())
+		}
+	}()
+}
+
+// kill ends the process without a chance to do anything.
+func (p *place) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.read
+	_ = p.cmd.Wait()
+	_ = p.stdin.Close()
+}
+
+// stop ends the process in order.
+func (p *place) stop() {
+	_ = p.stdin.Close()
+	late := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
+	defer late.Stop()
+	<-p.read
+	if err := p.cmd.Wait(); err != nil {
+		p.c.t.Errorf("member %d ends with %v", p.i, err)
+	}
+}
+
+// hear takes a line of a member.
+func (c *chaos) hear(line string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	what, rest, _ := strings.Cut(line, " ")
+	role, rest, _ := strings.Cut(rest, " ")
+	switch what {
+	case "leads":
+		c.terms[role]++
+	case "wrote":
+		c.wrote[role][rest] = true
+	default:
+		c.t.Error("a member says: ", line)
+	}
+}
+
+func (c *chaos) count(fault string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults[fault]++
+}
+
+// troubleBrokers kills and suspends one broker after the other.
+func (c *chaos) troubleBrokers(end time.Time) {
 	for n := 1; time.Now().Before(end); n++ {
 		victim := 1 + n%3
 		var err error
 		if n%2 == 0 {
+			c.count("broker suspended")
 			err = real.Pause(victim)
 			time.Sleep(3 * time.Second)
 			err = errors.Join(err, real.Resume(victim))
 		} else {
+			c.count("broker killed")
 			err = real.Kill(victim)
 			time.Sleep(time.Second)
 			err = errors.Join(err, real.Restart(victim))
 		}
 		if err != nil {
-			t.Error(err)
+			c.t.Error(err)
 		}
 		time.Sleep(2 * time.Second)
 	}
-	close(stopped)
-	wg.Wait()
-	checkChaos(t, topic, roles)
 }
 
-// chaosMember is a process: it leads whichever roles it wins, and is suspended
-// now and then.
-func chaosMember(ctx context.Context, t *testing.T, i int, roles []string, topic string, stopped <-chan struct{}) {
-	var pause sync.RWMutex
-	clock := systemClock()
-	cl, err := cluster.Connect(ctx, cluster.Config{Bootstrap: strings.Split(real.Bootstrap(), ","), RequestTimeout: 3 * time.Second})
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer cl.Close()
-	e, err := Open(cl, Config{Member: fmt.Sprint("m", i), Lease: 6 * time.Second, RequestTimeout: 3 * time.Second, now: func() lead.Now {
-		pause.RLock()
-		defer pause.RUnlock()
-		return clock()
-	}})
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer e.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// troubleMembers has a fault at one member after the other, two at a time.
+func (c *chaos) troubleMembers(end time.Time, rng *rand.Rand) {
 	var wg sync.WaitGroup
-	for _, role := range roles {
+	busy := make(chan struct{}, 2)
+	all := strings.Split(real.Bootstrap(), ",")
+	faults := []struct {
+		name string
+		do   func(p *place, d time.Duration)
+	}{
+		{"suspended", func(p *place, d time.Duration) {
+			_ = p.cmd.Process.Signal(syscall.SIGSTOP)
+			time.Sleep(d + 4*time.Second) // mostly longer than a lease
+			_ = p.cmd.Process.Signal(syscall.SIGCONT)
+		}},
+		{"killed", func(p *place, d time.Duration) { p.kill(); p.start() }},
+		{"cut off, connections closed", func(p *place, d time.Duration) { p.cut(dropped, d, all...) }},
+		{"cut off, nothing carried", func(p *place, d time.Duration) { p.cut(stalled, d, all...) }},
+		{"cut off, no answers", func(p *place, d time.Duration) { p.cut(unanswered, d, all...) }},
+		{"cut off from one broker", func(p *place, d time.Duration) { p.cut(stalled, 2*d, all[int(d)%len(all)]) }},
+	}
+	order := rng.Perm(len(faults))
+	places := rng.Perm(len(c.places))
+	for n := 0; time.Now().Before(end); n++ {
+		f, p := faults[order[n%len(order)]], c.places[places[n%len(places)]]
+		if n%len(order) == len(order)-1 {
+			rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		}
+		d := time.Second + time.Duration(rng.Int64N(int64(6*time.Second)))
+		busy <- struct{}{}
+		c.count("member " + f.name)
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			_ = e.Run(ctx, role, func(ctx context.Context, tm *Term) error {
-				for n := 0; ctx.Err() == nil; n++ {
-					_ = tm.Transact(ctx, func(ctx context.Context, tx *producer.Tx) error {
-						_, err := tx.Append(ctx, kafka.Record{Topic: topic, Key: []byte(role), Value: []byte(fmt.Sprint(tm.Number(), " ", n))})
-						return err
-					})
-					_ = sleep(ctx, 50*time.Millisecond)
-					if n == 40 && i%2 == 0 {
-						return nil // and a hand-over
-					}
-				}
-				return nil
-			})
+			defer func() { <-busy }()
+			p.one.Lock()
+			defer p.one.Unlock()
+			f.do(p, d)
 		}()
+		time.Sleep(time.Duration(rng.Int64N(int64(3 * time.Second))))
 	}
-	for running := true; running; {
-		select {
-		case <-stopped:
-			running = false
-		case <-time.After(time.Duration(5+i) * time.Second):
-			pause.Lock() // the process does nothing for longer than a lease
-			time.Sleep(7 * time.Second)
-			pause.Unlock()
-		}
-	}
-	cancel()
 	wg.Wait()
 }
 
-// checkChaos reads everything back.
-func checkChaos(t *testing.T, topic string, roles []string) {
-	cl := dialKafka(t)
-	c, err := consumer.New(cl, consumer.Config{})
+func (p *place) cut(how cut, d time.Duration, brokers ...string) {
+	p.gate.set(how, brokers...)
+	time.Sleep(d)
+	p.gate.set(whole, brokers...)
+}
+
+// everyRoleIsLed waits until each role's leader has written again.
+func (c *chaos) everyRoleIsLed() {
+	c.mu.Lock()
+	before := map[string]int{}
+	for _, role := range c.roles {
+		before[role] = len(c.wrote[role])
+	}
+	c.mu.Unlock()
+	end := time.Now().Add(2 * time.Minute)
+	for _, role := range c.roles {
+		for led := false; !led; {
+			c.mu.Lock()
+			led = len(c.wrote[role]) > before[role]
+			c.mu.Unlock()
+			if !led && time.Now().After(end) {
+				c.t.Errorf("role %s is not led although everything is healed", role)
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+}
+
+// written is a record of a leader.
+type written struct {
+	term, n int64
+	member  string
+}
+
+// check reads everything back.
+func (c *chaos) check() {
+	type seen struct {
+		last  written
+		count int
+		has   map[string]bool
+	}
+	roles := map[string]*seen{}
+	for _, role := range c.roles {
+		roles[role] = &seen{has: map[string]bool{}}
+	}
+	readCommitted(c.t, c.topic, func(r kafka.Record) {
+		var w written
+		if _, err := fmt.Sscan(string(r.Value), &w.term, &w.n, &w.member); err != nil {
+			c.t.Fatal(err)
+		}
+		s := roles[string(r.Key)]
+		switch {
+		case s.count == 0:
+		case w.term < s.last.term, w.term == s.last.term && (w.n <= s.last.n || w.member != s.last.member):
+			c.t.Errorf("role %s: %+v after %+v", r.Key, w, s.last)
+		}
+		s.last = w
+		s.count++
+		s.has[fmt.Sprint(w.term, " ", w.n)] = true
+	})
+	for _, role := range c.roles {
+		s := roles[role]
+		c.t.Logf("%s: %d records, %d taken for written, %d leaderships", role, s.count, len(c.wrote[role]), c.terms[role])
+		for w := range c.wrote[role] {
+			if !s.has[w] {
+				c.t.Errorf("role %s: (term, n) %s was committed and is not there", role, w)
+			}
+		}
+	}
+}
+
+// readCommitted gives f every committed record of a topic of two partitions.
+func readCommitted(t *testing.T, topic string, f func(kafka.Record)) {
+	t.Helper()
+	c, err := consumer.New(dialKafka(t), consumer.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx := within(t, 2*time.Minute)
+	ctx := within(t, 5*time.Minute)
 	at := map[kafka.TopicPartition]consumer.Start{}
-	ends := map[kafka.TopicPartition]kafka.Offset{}
 	for p := range int32(2) {
 		at[kafka.TopicPartition{Topic: topic, Partition: p}] = consumer.Earliest()
 	}
 	if err := c.Assign(ctx, at); err != nil {
 		t.Fatal(err)
 	}
+	ends := map[kafka.TopicPartition]kafka.Offset{}
 	for tp := range at {
 		end, err := c.End(ctx, tp)
 		if err != nil {
@@ -148,8 +319,6 @@ func checkChaos(t *testing.T, topic string, roles []string) {
 		}
 		ends[tp] = end[tp]
 	}
-	type last struct{ term, n int64 }
-	got, count := map[string]last{}, map[string]int{}
 	reading, caughtUp := context.WithCancel(ctx)
 	defer caughtUp()
 	go func() { // what comes last may be an aborted record, which is not given out
@@ -165,24 +334,11 @@ func checkChaos(t *testing.T, topic string, roles []string) {
 			break
 		}
 		if err != nil {
-			t.Error(err)
-			break
-		}
-		var l last
-		if _, err := fmt.Sscan(string(r.Value), &l.term, &l.n); err != nil {
 			t.Fatal(err)
 		}
-		before := got[string(r.Key)]
-		if l.term < before.term || l.term == before.term && l.n <= before.n && count[string(r.Key)] > 0 {
-			t.Errorf("role %s: term %d n %d after term %d n %d", r.Key, l.term, l.n, before.term, before.n)
-		}
-		got[string(r.Key)] = l
-		count[string(r.Key)]++
+		f(r)
 	}
-	for _, role := range roles {
-		t.Logf("%s: %d records, last of term %d", role, count[role], got[role].term)
-		if count[role] == 0 {
-			t.Errorf("nobody wrote for %s", role)
-		}
+	if ctx.Err() != nil {
+		t.Fatal("the topic was not read to its end")
 	}
 }

@@ -24,6 +24,9 @@ import (
 var real *realkafka.Cluster
 
 func TestMain(m *testing.M) {
+	if cfg := os.Getenv(memberEnv); cfg != "" {
+		os.Exit(beMember(cfg))
+	}
 	os.Exit(sim.NoLeaks(func() int {
 		return realkafka.Run(m, realkafka.Options{Brokers: 3}, func(c *realkafka.Cluster) { real = c })
 	}))
