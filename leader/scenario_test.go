@@ -41,7 +41,7 @@ func onStage(t *testing.T, cfg model.Config, f func(t *testing.T, s *stage)) {
 				for _, l := range s.links {
 					l.resume()
 					l.setCut(false, nil)
-					l.set(func(l *link) { l.drop, l.answer, l.before = nil, nil, nil })
+					l.set(func(l *link) { l.drop, l.answer, l.before, l.edit = nil, nil, nil, nil })
 				}
 				for _, e := range s.opens {
 					_ = e.Close()

@@ -118,6 +118,7 @@ type link struct {
 	drop   func(req kmsg.Request) bool  // the answer is lost
 	answer func(req kmsg.Request) int16 // a code in place of an answer, without effect
 	before func(req kmsg.Request)
+	edit   func(req kmsg.Request, resp kmsg.Response)
 
 	mu     sync.Mutex
 	paused chan struct{}
@@ -220,7 +221,7 @@ func (l *link) RequestBroker(ctx context.Context, id kafka.NodeID, req kmsg.Requ
 		return hang()
 	}
 	l.mu.Lock()
-	before, answer, drop := l.before, l.answer, l.drop
+	before, answer, drop, edit := l.before, l.answer, l.drop, l.edit
 	l.mu.Unlock()
 	if before != nil {
 		before(req)
@@ -231,6 +232,9 @@ func (l *link) RequestBroker(ctx context.Context, id kafka.NodeID, req kmsg.Requ
 		}
 	}
 	resp := l.w.handle(ctx, l, id, req)
+	if edit != nil && resp != nil {
+		edit(req, resp)
+	}
 	if drop != nil && drop(req) {
 		return hang()
 	}

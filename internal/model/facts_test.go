@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 
@@ -23,6 +24,9 @@ type script struct {
 	level int16
 	id    string
 	topic string
+
+	timeout int32 // of transactions, in ms; 0 = a minute
+	partTwo bool  // the broker knows EndTxn 5 and what came with it
 }
 
 const transactionTimeout = 60_000
@@ -49,7 +53,7 @@ func (s *script) again(f func() int16) int16 {
 // initOnce is one InitProducerId.
 func (s *script) initOnce(version int16, held pair) (pair, int16) {
 	req := kmsg.NewPtrInitProducerIDRequest()
-	req.Version, req.TransactionalID, req.TransactionTimeoutMillis = version, &s.id, transactionTimeout
+	req.Version, req.TransactionalID, req.TransactionTimeoutMillis = version, &s.id, cmp.Or(s.timeout, transactionTimeout)
 	req.ProducerID, req.ProducerEpoch = int64(held.id), int16(held.epoch)
 	resp := s.b.ask(req).(*kmsg.InitProducerIDResponse)
 	return pair{kafka.ProducerID(resp.ProducerID), kafka.ProducerEpoch(resp.ProducerEpoch)}, resp.ErrorCode
@@ -151,11 +155,13 @@ func (s *script) offsets(version int16, p pair, group string) int16 {
 
 func (s *script) addOffsets(p pair, group string) int16 {
 	s.t.Helper()
-	return s.again(func() int16 {
-		req := kmsg.NewPtrAddOffsetsToTxnRequest()
-		req.Version, req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = 3, s.id, int64(p.id), int16(p.epoch), group
-		return s.b.ask(req).(*kmsg.AddOffsetsToTxnResponse).ErrorCode
-	})
+	return s.again(func() int16 { return s.addOffsetsOnce(3, p, group) })
+}
+
+func (s *script) addOffsetsOnce(version int16, p pair, group string) int16 {
+	req := kmsg.NewPtrAddOffsetsToTxnRequest()
+	req.Version, req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = version, s.id, int64(p.id), int16(p.epoch), group
+	return s.b.ask(req).(*kmsg.AddOffsetsToTxnResponse).ErrorCode
 }
 
 func (s *script) want(what string, got, want int16) {
@@ -190,36 +196,6 @@ var facts = map[string]func(s *script){
 			s.want("the other end", code, 48)
 		}
 	},
-	"EndTxn 5 moves the pair": func(s *script) {
-		p := s.mint()
-		s.want("produce", s.produce(12, p, 0, 0), 0)
-		next, code := s.end(5, p, true)
-		s.want("commit", code, 0)
-		s.wantPair("commit", next, p.plus(1))
-		again, code := s.end(5, p, true)
-		s.want("the same again", code, 0)
-		s.wantPair("the same again", again, next)
-		_, code = s.end(5, p, false)
-		s.want("the other end", code, 48)
-		_, code = s.end(5, next, true)
-		s.want("commit of nothing", code, 48)
-		last, code := s.end(5, next, false)
-		s.want("abort of nothing", code, 0)
-		s.wantPair("abort of nothing", last, next.plus(1))
-		s.want("produce with the pair before", s.produce(12, next, 0, 1), 47)
-		s.want("produce", s.produce(12, last, 0, 0), 0)
-		_, code = s.end(5, last, false)
-		s.want("abort", code, 0)
-	},
-	"the next end waits for the last": func(s *script) {
-		p := s.mint()
-		s.want("produce", s.produce(12, p, 0, 0), 0)
-		next, code := s.endOnce(5, p, true)
-		s.want("commit", code, 0)
-		if _, code = s.endOnce(5, next, false); code != 51 && code != 0 {
-			s.t.Fatalf("an abort right behind it: code %d", code)
-		}
-	},
 	"mints count up, and fence": func(s *script) {
 		p := s.mint()
 		q := s.mint()
@@ -230,7 +206,9 @@ var facts = map[string]func(s *script){
 		s.want("end", code, 90)
 		s.want("offsets", s.offsets(4, p, s.topic), 47)
 		s.want("produce", s.produce(11, p, 0, 0), 47)
-		s.want("produce 12", s.produce(12, p, 0, 0), 47)
+		if s.partTwo {
+			s.want("produce 12", s.produce(12, p, 0, 0), 47)
+		}
 		_, code = s.initOnce(4, p)
 		s.want("re-init", code, 90)
 		_, code = s.initOnce(3, p)
@@ -273,8 +251,10 @@ var facts = map[string]func(s *script){
 		s.want("add", s.again(func() int16 { return s.addOnce(3, p, 0) }), 90)
 		_, code = s.end(4, p, true)
 		s.want("pinned end", code, 90)
-		_, code = s.end(5, p, true)
-		s.want("commit 5", code, 48)
+		if s.partTwo {
+			_, code = s.end(5, p, true)
+			s.want("commit 5", code, 48)
+		}
 		q, code := s.init(p)
 		if s.level >= 2 {
 			s.want("re-init", code, 0)
@@ -358,6 +338,85 @@ var facts = map[string]func(s *script){
 			s.t.Fatalf("re-init of an unknown id gives %v", q)
 		}
 	},
+	"missing topics fail the whole enrolment": func(s *script) {
+		p := s.mint()
+		req := kmsg.NewPtrAddPartitionsToTxnRequest()
+		req.Version, req.TransactionalID, req.ProducerID, req.ProducerEpoch = 3, s.id, int64(p.id), int16(p.epoch)
+		rt := kmsg.NewAddPartitionsToTxnRequestTopic()
+		rt.Topic, rt.Partitions = s.topic, []int32{0, 99}
+		req.Topics = append(req.Topics, rt)
+		codes := map[int32]int16{}
+		for _, a := range s.b.ask(req).(*kmsg.AddPartitionsToTxnResponse).Topics[0].Partitions {
+			codes[a.Partition] = a.ErrorCode
+		}
+		s.want("the missing one", codes[99], 3)
+		s.want("the other", codes[0], 55)
+		s.want("it is not enrolled", s.produce(11, p, 0, 0), 120)
+	},
+}
+
+// partTwoFacts are those of requests that came with KIP-890 part 2, Kafka 4.0.
+var partTwoFacts = map[string]func(s *script){
+	"EndTxn 5 moves the pair": func(s *script) {
+		p := s.mint()
+		s.want("produce", s.produce(12, p, 0, 0), 0)
+		next, code := s.end(5, p, true)
+		s.want("commit", code, 0)
+		s.wantPair("commit", next, p.plus(1))
+		again, code := s.end(5, p, true)
+		s.want("the same again", code, 0)
+		s.wantPair("the same again", again, next)
+		_, code = s.end(5, p, false)
+		s.want("the other end", code, 48)
+		_, code = s.end(5, next, true)
+		s.want("commit of nothing", code, 48)
+		last, code := s.end(5, next, false)
+		s.want("abort of nothing", code, 0)
+		s.wantPair("abort of nothing", last, next.plus(1))
+		s.want("produce with the pair before", s.produce(12, next, 0, 1), 47)
+		s.want("produce", s.produce(12, last, 0, 0), 0)
+		_, code = s.end(5, last, false)
+		s.want("abort", code, 0)
+	},
+	"the next end waits for the last": func(s *script) {
+		p := s.mint()
+		s.want("produce", s.produce(12, p, 0, 0), 0)
+		next, code := s.endOnce(5, p, true)
+		s.want("commit", code, 0)
+		if _, code = s.endOnce(5, next, false); code != 51 && code != 0 {
+			s.t.Fatalf("an abort right behind it: code %d", code)
+		}
+	},
+	"F11 after a mint and a re-init an idle holder of part 2 stays fenced": func(s *script) {
+		for _, commit := range []bool{true, false} {
+			p := s.mint()
+			s.want("produce", s.produce(12, p, 0, 0), 0)
+			old, code := s.end(5, p, commit)
+			s.want("the holder ends", code, 0)
+			q := s.takeOver()
+			s.write(q, 0, 0, commit) // the end that the old holder asks for
+			s.want("its produce", s.produce(12, old, 0, 0), 47)
+			_, code = s.end(5, old, commit)
+			s.want("its end", code, 90)
+			_, code = s.end(5, old, !commit)
+			s.want("its other end", code, 90)
+			_, code = s.init(old)
+			s.want("its re-init", code, 90)
+			s.write(q, 0, 1, true)
+		}
+	},
+	"F11 with a mint alone the holder that committed takes over": func(s *script) {
+		p := s.mint()
+		s.want("produce", s.produce(12, p, 0, 0), 0)
+		old, code := s.end(5, p, true)
+		s.want("commit", code, 0)
+		q := s.mint()
+		s.write(q, 0, 0, true)
+		back, code := s.end(5, old, true)
+		s.want("the old holder commits", code, 0)
+		s.wantPair("and takes over", back, q)
+		s.want("it writes", s.produce(12, back, 0, 1), 0)
+	},
 	"a pinned successor and EndTxn 5 of an idle holder": func(s *script) {
 		p := s.mint()
 		next, code := s.end(5, p, false)
@@ -381,20 +440,5 @@ var facts = map[string]func(s *script){
 		s.wantPair("commit 5", next, p.plus(1))
 		s.want("pinned add with the old pair", s.add(p, 0), 90)
 		s.want("pinned produce with the old pair", s.produce(11, p, 0, 1), 47)
-	},
-	"missing topics fail the whole enrolment": func(s *script) {
-		p := s.mint()
-		req := kmsg.NewPtrAddPartitionsToTxnRequest()
-		req.Version, req.TransactionalID, req.ProducerID, req.ProducerEpoch = 3, s.id, int64(p.id), int16(p.epoch)
-		rt := kmsg.NewAddPartitionsToTxnRequestTopic()
-		rt.Topic, rt.Partitions = s.topic, []int32{0, 99}
-		req.Topics = append(req.Topics, rt)
-		codes := map[int32]int16{}
-		for _, a := range s.b.ask(req).(*kmsg.AddPartitionsToTxnResponse).Topics[0].Partitions {
-			codes[a.Partition] = a.ErrorCode
-		}
-		s.want("the missing one", codes[99], 3)
-		s.want("the other", codes[0], 55)
-		s.want("it is not enrolled", s.produce(11, p, 0, 0), 120)
 	},
 }

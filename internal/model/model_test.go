@@ -32,13 +32,24 @@ func newModel(cfg Config) *inModel {
 // the one that the fake cluster gives, a fence at level 2 that forgets the pair
 // before, EndTxn 5 that checks whether the last end moved the epoch.
 func TestTheModelDoesWhatBrokersDo(t *testing.T) {
-	for _, name := range slices.Sorted(maps.Keys(facts)) {
-		for _, level := range []int16{1, 2} {
-			t.Run(fmt.Sprintf("%s/level %d", name, level), func(t *testing.T) {
-				m := newModel(Config{TransactionVersion: level, MarkerDelay: 20 * time.Millisecond, Rand: rand.New(rand.NewPCG(1, 2))})
-				m.c.CreateTopic("facts", 2)
-				facts[name](&script{t: t, b: m, level: level, id: "id", topic: "facts"})
-			})
-		}
+	for _, level := range []int16{1, 2} {
+		everyFact(t, level, true, func(t *testing.T, name string, fact func(s *script)) {
+			m := newModel(Config{TransactionVersion: level, MarkerDelay: 20 * time.Millisecond, Rand: rand.New(rand.NewPCG(1, 2))})
+			m.c.CreateTopic("facts", 2)
+			fact(&script{t: t, b: m, level: level, id: "id", topic: "facts", partTwo: true})
+		})
+	}
+}
+
+// everyFact gives run each fact that a broker of a level has, as a subtest.
+func everyFact(t *testing.T, level int16, partTwo bool, run func(t *testing.T, name string, fact func(s *script))) {
+	t.Helper()
+	all := maps.Clone(facts)
+	maps.Copy(all, fenceFacts)
+	if partTwo {
+		maps.Copy(all, partTwoFacts)
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(fmt.Sprintf("level %d/%s", level, name), func(t *testing.T) { run(t, name, all[name]) })
 	}
 }

@@ -158,3 +158,12 @@ func TestFetchCompactionAndTruncation(t *testing.T) {
 		t.Errorf("after the truncation stable to %d of %d", stable, end)
 	}
 }
+
+func TestT27WithoutVerification(t *testing.T) {
+	for _, level := range []int16{1, 2} {
+		_, s := scriptOf(t, Config{TransactionVersion: level, NoVerification: true})
+		p := s.takeOver()
+		s.write(p, 0, 0, true)
+		s.withoutVerification(p)
+	}
+}
