@@ -109,13 +109,7 @@ func TestKafkaFactsOfTheFence(t *testing.T) {
 			e := onKafka(t, Config{})
 			if level > 0 {
 				setLevel(t, e.kafka.(*cluster.Cluster), level)
-				t.Cleanup(func() {
-					cl, err := cluster.Connect(context.Background(), cluster.Config{Bootstrap: strings.Split(real.Bootstrap(), ",")})
-					if err == nil {
-						defer cl.Close()
-						setLevelQuietly(cl)
-					}
-				})
+				t.Cleanup(restoreLevel)
 			}
 			t.Run("the pair stays", func(t *testing.T) { factPin(t, e) })
 			t.Run("a mint fences every request", func(t *testing.T) { factFence(t, e) })
@@ -125,14 +119,20 @@ func TestKafkaFactsOfTheFence(t *testing.T) {
 	}
 }
 
-func setLevelQuietly(cl *cluster.Cluster) {
+// restoreLevel sets transaction.version back to 2, after a test.
+func restoreLevel() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cl, err := cluster.Connect(ctx, cluster.Config{Bootstrap: strings.Split(real.Bootstrap(), ",")})
+	if err != nil {
+		return
+	}
+	defer cl.Close()
 	req := kmsg.NewPtrUpdateFeaturesRequest()
 	req.TimeoutMillis = 30_000
 	u := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
 	u.Feature, u.MaxVersionLevel, u.UpgradeType = "transaction.version", 2, 1
 	req.FeatureUpdates = append(req.FeatureUpdates, u)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
 	_, _ = cl.Request(ctx, req)
 }
 
