@@ -52,7 +52,11 @@ func (e *Error) Error() string {
 	if e.Op != "" {
 		s += e.Op + ": "
 	}
-	s += e.Kind.Error()
+	if e.Kind == ErrFenced {
+		s += "fenced: its epoch is not accepted any more" // by whom is not known here
+	} else {
+		s += e.Kind.Error()
+	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
