@@ -64,7 +64,7 @@ func TestTheReferencePageNamesEveryCommandAndFlag(t *testing.T) {
 	}
 	page := string(text)
 	for _, name := range propertyNames() {
-		if !strings.HasPrefix(name, "ssl.") && !strings.Contains(page, "`"+name+"`") && name != "acks" && name != "enable.idempotence" {
+		if !strings.HasPrefix(name, "ssl.") && !strings.Contains(page, "`"+name+"`") {
 			t.Errorf("property %s is not on the page", name)
 		}
 	}

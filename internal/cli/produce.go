@@ -74,7 +74,7 @@ func produceCommand(a *app) *cobra.Command {
 	fs.Int32VarP(&f.partition, "partition", "p", -1, "partition for all records")
 	fs.StringArrayVarP(&f.headers, "header", "H", nil, "a header for all records, `NAME=VALUE`; repeatable")
 	fs.StringVarP(&f.codec, "compress", "z", "", "`CODEC`: none, gzip, snappy, lz4, zstd (default snappy)")
-	fs.StringVar(&f.acks, "acks", "all", "`WHO` has a record when it counts as written: all (in-sync replicas, exactly once), 1 (the leader), 0 (nobody is asked)")
+	fs.StringVar(&f.acks, "acks", "", "`WHO` has a record when it counts as written: all (in-sync replicas, exactly once; the default), 1 (the leader), 0 (nobody is asked)")
 	fs.StringVar(&f.partitioner, "partitioner", "murmur2", "`RULE` that chooses partitions: murmur2 (Java's), crc32 (librdkafka's), crc32-consistent, fnv1a (sarama's, kafka-go's), fnv1a-reference, uniform and round-robin (whatever the key)")
 	fs.StringVar(&f.tx, "tx", "", "write all of the input as one transaction with the transactional `ID`: committed at its end, aborted on an error or a signal")
 	fs.BoolVar(&f.create, "create", false, "make the topic if it is missing, with the brokers' defaults")

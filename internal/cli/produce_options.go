@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -8,7 +10,7 @@ import (
 	"github.com/ottla/ottla/producer"
 )
 
-// durabilities are the values of --acks.
+// durabilities are the values of --acks and of the property of that name.
 var durabilities = map[string]producer.Durability{
 	"all": producer.Idempotent, "-1": producer.Idempotent, "1": producer.Leader, "0": producer.None,
 }
@@ -20,9 +22,39 @@ var partitioners = map[string]producer.Partitioner{
 	"fnv1a": producer.FNV1a, "fnv1a-reference": producer.FNV1aReference,
 }
 
-// apply puts --acks, --partitioner and --tx into a configuration.
+func (p *producerSettings) setAcks(v string) error {
+	if _, ok := durabilities[v]; !ok {
+		return fmt.Errorf("%q: expected all, 1 or 0", v)
+	}
+	p.acks = v
+	return nil
+}
+
+func (p *producerSettings) setIdempotence(v string) error {
+	if v = strings.ToLower(v); v != "true" && v != "false" {
+		return fmt.Errorf("%q: expected true or false", v)
+	}
+	p.idempotence = v
+	return nil
+}
+
+// durability is what --acks, or acks without it, and enable.idempotence come to:
+// as with Java's client, fewer than all acks switch idempotence off unless it is
+// asked for.
+func (p *producerSettings) durability(flag string) (producer.Durability, error) {
+	acks := cmp.Or(flag, p.acks, "all")
+	d := durabilities[acks]
+	switch {
+	case d != producer.Idempotent && p.idempotence == "true":
+		return 0, usagef("acks=%s and enable.idempotence=true do not go together: idempotence needs all in-sync replicas", acks)
+	case d == producer.Idempotent && p.idempotence == "false":
+		return producer.All, nil
+	}
+	return d, nil
+}
+
+// apply puts --partitioner and --tx into a configuration.
 func (f *produceFlags) apply(cfg *producer.Config) {
-	cfg.Durability = durabilities[f.acks]
 	cfg.TransactionalID = f.tx
 	switch {
 	case f.tx == "":
@@ -37,7 +69,7 @@ func (f *produceFlags) apply(cfg *producer.Config) {
 
 // checkOptions checks --acks and --partitioner.
 func (f *produceFlags) checkOptions() error {
-	if _, ok := durabilities[f.acks]; !ok {
+	if _, ok := durabilities[f.acks]; !ok && f.acks != "" {
 		return usagef("--acks %s: expected all, 1 or 0", f.acks)
 	}
 	if _, ok := partitioners[f.partitioner]; !ok {

@@ -163,6 +163,30 @@ func TestProduceAsksForTheAcksAndPartitionsThatItIsTold(t *testing.T) {
 			}
 		}
 	}
+	for props, want := range map[string]struct {
+		acks       int16
+		idempotent bool
+	}{
+		"acks=all": {-1, true}, "acks=1": {1, false}, "acks=0": {0, false},
+		"enable.idempotence=false": {-1, false}, "enable.idempotence=TRUE": {-1, true},
+	} {
+		e := newEmbedded(t, ottlatest.Config{Brokers: 1, Topics: map[string]int{"t": 1}})
+		e.feed("a\n", "produce", "t", "-X", props).want(t, "")
+		waitFor(t, func() bool { return len(e.stored("t", 0)) == 1 })
+		acks := e.Journal(int16(kmsg.Produce))[0].Body.(*kmsg.ProduceRequest).Acks
+		if idempotent := len(e.Journal(int16(kmsg.InitProducerID))) > 0; acks != want.acks || idempotent != want.idempotent {
+			t.Errorf("%s: acks %d, idempotent: %v", props, acks, idempotent)
+		}
+		if want.acks == 1 {
+			e.feed("b\n", "produce", "t", "-X", props, "--acks", "all").want(t, "")
+			if got := e.Journal(int16(kmsg.Produce)); got[len(got)-1].Body.(*kmsg.ProduceRequest).Acks != -1 {
+				t.Error("--acks does not win over acks")
+			}
+		}
+	}
+	e := newEmbedded(t, ottlatest.Config{Brokers: 1, Topics: map[string]int{"t": 1}})
+	e.feed("a\n", "produce", "t", "-X", "acks=1", "-X", "enable.idempotence=true").wantError(t, statusUsage, "do not go together")
+	e.feed("a\n", "produce", "t", "-X", "acks=1", "--tx", "id").wantError(t, statusUsage, "--tx needs acks=all")
 	for rule, want := range map[string]int32{"murmur2": 6, "crc32": 5} { // of the key foobar and 12 partitions
 		e := newEmbedded(t, ottlatest.Config{Brokers: 1, Topics: map[string]int{"t": 12}})
 		e.feed("foobar:x\n", "produce", "t", "-K", ":", "--partitioner", rule).want(t, "")

@@ -26,7 +26,7 @@ func (f *produceFlags) checkTx(cmd *cobra.Command) error {
 		return usagef(`--tx "": expected a transactional id`)
 	case f.keepGoing:
 		return usagef("--tx and --keep-going do not go together: a transaction is all or nothing")
-	case durabilities[f.acks] != producer.Idempotent:
+	case f.acks != "" && durabilities[f.acks] != producer.Idempotent:
 		return usagef("--tx and --acks %s do not go together: a transaction needs all in-sync replicas", f.acks)
 	}
 	return nil

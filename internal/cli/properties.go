@@ -55,8 +55,8 @@ func producerProperties() []clientProperty {
 		{name: "transaction.timeout.ms", set: millis(func(s *settings) *time.Duration { return &s.producer.transactionTimeout })},
 		{name: "max.in.flight.requests.per.connection", set: number(1, 5, func(s *settings) *int { return &s.producer.inFlight })},
 		{name: "compression.type", set: func(s *settings, v string) error { return s.producer.setCodec(v) }},
-		{name: "acks", set: only("all", "-1", "ottla waits for all in-sync replicas")},
-		{name: "enable.idempotence", set: only("true", "TRUE", "ottla always produces idempotently")},
+		{name: "acks", set: func(s *settings, v string) error { return s.producer.setAcks(v) }},
+		{name: "enable.idempotence", set: func(s *settings, v string) error { return s.producer.setIdempotence(v) }},
 	}
 }
 

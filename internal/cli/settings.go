@@ -60,6 +60,8 @@ type producerSettings struct {
 	bufferMemory    int64
 	deliveryTimeout time.Duration
 
+	acks               string // one of durabilities; "" is all
+	idempotence        string // true, false; "" is what acks allows
 	transactionTimeout time.Duration
 	inFlight           int
 	codec              compress.Codec

@@ -73,6 +73,12 @@ func newWriter(a *app, c *client, f *produceFlags, s *shape, partitions int32) (
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Durability, err = c.settings.producer.durability(f.acks); err != nil {
+		return nil, err
+	}
+	if f.tx != "" && cfg.Durability != producer.Idempotent {
+		return nil, usagef("--tx needs acks=all and enable.idempotence=true")
+	}
 	w := &writer{
 		app: a, shape: s, partitions: partitions, keepGoing: f.keepGoing, report: f.report,
 		tasks: task.New(context.Background()), pending: make(chan *pendingChunk, mostPending),
