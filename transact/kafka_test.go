@@ -50,15 +50,7 @@ func TestG41G42G43OnKafkaOutputIsInputExactlyOnce(t *testing.T) {
 			}
 			admin := connect()
 			topic := "eos-" + protocol.String() + "-in"
-			for _, name := range []string{topic, topic[:len(topic)-2] + "out"} {
-				req := kmsg.NewPtrCreateTopicsRequest()
-				rt := kmsg.NewCreateTopicsRequestTopic()
-				rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, 4, 3
-				req.Topics = append(req.Topics, rt)
-				if _, err := admin.Request(ctx, req); err != nil {
-					t.Fatal(err)
-				}
-			}
+			createTopics(ctx, t, admin, topic, topic[:len(topic)-2]+"out")
 			defer admin.Close()
 			done := make(chan struct{})
 			go func() {
@@ -80,5 +72,31 @@ func TestG41G42G43OnKafkaOutputIsInputExactlyOnce(t *testing.T) {
 			}, rounds, rand.New(rand.NewPCG(rand.Uint64(), 4)))
 			<-done
 		})
+	}
+}
+
+func TestKafkaB118AnUnknownCommitIsSettledBeforePositionsAreTaken(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	config := func() cluster.Config { return cluster.Config{Bootstrap: strings.Split(broker.Bootstrap(), ",")} }
+	c, err := cluster.Connect(ctx, config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	createTopics(ctx, t, c, "late-in", "late-out")
+	unknownCommit(ctx, t, config, kafka.ClassicGroup, 3*time.Second)
+}
+
+func createTopics(ctx context.Context, t *testing.T, c *cluster.Cluster, names ...string) {
+	t.Helper()
+	req := kmsg.NewPtrCreateTopicsRequest()
+	for _, name := range names {
+		rt := kmsg.NewCreateTopicsRequestTopic()
+		rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, 4, 3
+		req.Topics = append(req.Topics, rt)
+	}
+	if _, err := c.Request(ctx, req); err != nil {
+		t.Fatal(err)
 	}
 }

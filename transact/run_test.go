@@ -26,7 +26,7 @@ type world struct {
 func inWorld(t *testing.T, f func(ctx context.Context, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		k, err := ottlatest.Start(ottlatest.Config{InMemory: true, Seed: 7, Topics: map[string]int{"in": 4, "out": 4}, Journal: 100000})
+		k, err := ottlatest.Start(ottlatest.Config{InMemory: true, Seed: 7, Topics: map[string]int{"in": 4, "out": 4, "late-in": 4, "late-out": 4}, Journal: 100000})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -75,57 +75,78 @@ func (s *seen) add(r kafka.Record) {
 	s.values[r.Partition] = append(s.values[r.Partition], string(r.Value))
 }
 
-// check compares what was read with what was acknowledged.
+// check compares what was read with what was acknowledged, and tells the first
+// of what is wrong.
 func (b *book) check(t *testing.T, who string, s *seen) {
 	t.Helper()
-	for _, err := range s.errs {
+	wrong := slices.Concat(s.wrong(), b.wrong(s))
+	for _, err := range wrong[:min(len(wrong), 20)] {
 		t.Errorf("%s: %v", who, err)
 	}
-	times := map[string]int{}
+	if len(wrong) > 20 {
+		t.Errorf("%s: and %d more", who, len(wrong)-20)
+	}
+}
+
+// wrong is what can be seen without the book: the order of what came.
+func (s *seen) wrong() []error {
+	wrong, times := slices.Clone(s.errs), map[string]int{}
 	for p, values := range s.values {
 		if !slices.IsSorted(s.offsets[p]) {
-			t.Errorf("%s: offsets of partition %d do not rise", who, p)
+			wrong = append(wrong, fmt.Errorf("offsets of partition %d do not rise", p))
 		}
 		last := map[string]int{} // by writer
 		for _, v := range values {
 			if times[v]++; times[v] > 1 {
-				t.Errorf("%s: %s came %d times", who, v, times[v])
+				wrong = append(wrong, fmt.Errorf("%s came %d times", v, times[v]))
 			}
 			writer, rest, _ := strings.Cut(v, "/")
 			var at, n int
 			if _, err := fmt.Sscanf(rest, "%d/%d", &at, &n); err != nil || int32(at) != p {
-				t.Errorf("%s: %q in partition %d: %v", who, v, p, err)
+				wrong = append(wrong, fmt.Errorf("%q in partition %d: %v", v, p, err))
 			}
 			if l, ok := last[writer]; ok && n <= l {
-				t.Errorf("%s: %s behind number %d of its writer", who, v, l)
+				wrong = append(wrong, fmt.Errorf("%s behind number %d of its writer", v, l))
 			}
 			last[writer] = n
 		}
 	}
+	return wrong
+}
+
+// wrong is what was told otherwise, and transactions that are torn.
+func (b *book) wrong(s *seen) (wrong []error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for v, o := range b.outcomes {
-		switch {
-		case o == done && times[v] == 0:
-			t.Errorf("%s: %s was acknowledged and is lost", who, v)
-		case o == notDone && times[v] > 0:
-			t.Errorf("%s: %s is there and should not be", who, v)
+	there := map[string]bool{}
+	for _, values := range s.values {
+		for _, v := range values {
+			there[v] = true
+			if b.outcomes[v] == 0 {
+				wrong = append(wrong, fmt.Errorf("%q was never written", v))
+			}
 		}
 	}
-	for v := range times {
-		if b.outcomes[v] == 0 {
-			t.Errorf("%s: %q was never written", who, v)
+	for v, o := range b.outcomes {
+		switch {
+		case o == done && !there[v]:
+			wrong = append(wrong, fmt.Errorf("%s was acknowledged and is lost", v))
+		case o == notDone && there[v]:
+			wrong = append(wrong, fmt.Errorf("%s is there and should not be", v))
 		}
 	}
 	for _, tx := range b.together {
 		n := 0
 		for _, v := range tx {
-			n += times[v]
+			if there[v] {
+				n++
+			}
 		}
 		if n != 0 && n != len(tx) {
-			t.Errorf("%s: %d of %d records of a transaction: %v", who, n, len(tx), tx)
+			wrong = append(wrong, fmt.Errorf("%d of %d records of a transaction: %v", n, len(tx), tx))
 		}
 	}
+	return wrong
 }
 
 // TestTheBookFindsWhatIsWrong makes each mistake once: a check that cannot fail

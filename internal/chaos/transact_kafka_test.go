@@ -74,6 +74,9 @@ func (t *transaction) is(o outcome) { t.book.transaction(t.values, o) }
 // open begins the transaction with number n and writes its records.
 func (r *run) open(p *producer.Producer, name string, n int) *transaction {
 	tx, err := p.Begin(r.ctx)
+	if r.ctx.Err() != nil {
+		return nil // the test is over
+	}
 	if err != nil {
 		r.t.Errorf("%s: begin %d: %v", name, n, err)
 		return nil
