@@ -126,6 +126,18 @@ func (g *Group) Metadata() (kafka.GroupMetadata, error) {
 	return t, nil
 }
 
+// Owns reports whether the member has owned the partition of b without a break
+// since b was handed out. A partition that is being revoked is still owned until
+// the revocation ends. A transaction takes the positions of b in only while that is
+// so: with a token from before the call, the coordinator refuses them if the
+// partition goes afterwards.
+func (g *Group) Owns(b Batch) bool {
+	g.m.mu.Lock()
+	defer g.m.mu.Unlock()
+	h := g.m.holdings[b.TopicPartition()]
+	return h != nil && h.ctx == b.ctx
+}
+
 // Stats reads the counts of the membership. It costs no request.
 func (g *Group) Stats() GroupStats {
 	m := g.m

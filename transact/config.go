@@ -34,6 +34,7 @@ var (
 	errIsolation = errors.New("ottla: transact: Consumer.Isolation must be ReadCommitted")
 	errGroup     = errors.New("ottla: transact: Consumer.Group.ID is empty")
 	errID        = errors.New("ottla: transact: Producer.TransactionalID is empty")
+	errGone      = errors.New("ottla: transact: a partition went before its records were committed")
 	errNumbers   = errors.New("ottla: transact: MaxRecords or Interval is negative")
 )
 

@@ -159,7 +159,7 @@ func (r *Runner) round(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, r.rewind(work))
 	}
-	b := bundle{at: map[kafka.TopicPartition]kafka.Commit{}}
+	b := bundle{at: map[kafka.TopicPartition]kafka.Commit{}, first: map[kafka.TopicPartition]consumer.Batch{}}
 	err = r.collect(ctx, tx, batches, &b)
 	if err == nil {
 		err = r.commit(work, tx, &b)
@@ -180,8 +180,19 @@ func (r *Runner) round(ctx context.Context) error {
 
 // bundle is what one transaction takes in.
 type bundle struct {
-	at      map[kafka.TopicPartition]kafka.Commit // positions behind it
+	at      map[kafka.TopicPartition]kafka.Commit   // positions behind it
+	first   map[kafka.TopicPartition]consumer.Batch // of each partition
 	records int
+}
+
+// add takes a batch in whose records are handled.
+func (b *bundle) add(in consumer.Batch) {
+	tp := in.TopicPartition()
+	if _, more := b.first[tp]; !more {
+		b.first[tp] = in
+	}
+	b.at[tp] = kafka.Commit{Offset: in.Next(), LeaderEpoch: in.LeaderEpoch()}
+	b.records += in.Count()
 }
 
 // collect handles batches until the transaction is full or old enough, ctx ends,
@@ -193,8 +204,7 @@ func (r *Runner) collect(ctx context.Context, tx *producer.Tx, batches []consume
 			if err := r.one(b, tx); err != nil {
 				return err
 			}
-			into.at[b.TopicPartition()] = kafka.Commit{Offset: b.Next(), LeaderEpoch: b.LeaderEpoch()}
-			into.records += b.Count()
+			into.add(b)
 		}
 		left := time.Until(until)
 		if into.records >= r.cfg.MaxRecords || left <= 0 || ctx.Err() != nil || r.leaving.Load() {
@@ -224,7 +234,7 @@ func (r *Runner) one(b consumer.Batch, tx *producer.Tx) error {
 
 // commit commits what was written together with the positions that were read.
 func (r *Runner) commit(ctx context.Context, tx *producer.Tx, b *bundle) error {
-	token, err := r.in.Group().Metadata()
+	token, err := r.token(b)
 	if err != nil {
 		return err
 	}
@@ -232,7 +242,7 @@ func (r *Runner) commit(ctx context.Context, tx *producer.Tx, b *bundle) error {
 		if errors.Is(err, kafka.ErrAbortable) || kafka.MayHaveHappened(err) {
 			return err
 		}
-		if token, err = r.in.Group().Metadata(); err != nil { // it was stale
+		if token, err = r.token(b); err != nil { // it was stale
 			return err
 		}
 		if err = tx.SendOffsets(ctx, token, b.at); err != nil {
@@ -244,6 +254,23 @@ func (r *Runner) commit(ctx context.Context, tx *producer.Tx, b *bundle) error {
 	}
 	r.done(b)
 	return nil
+}
+
+// token proves the membership under which a bundle was read. Coordinators do not
+// look at who owns what: a fresh token of a member that lost a partition meanwhile
+// would commit positions over those of the next owner. The token is taken first,
+// so that it is stale if a partition goes after the look.
+func (r *Runner) token(b *bundle) (kafka.GroupMetadata, error) {
+	token, err := r.in.Group().Metadata()
+	if err != nil {
+		return token, err
+	}
+	for _, batch := range b.first {
+		if !r.in.Group().Owns(batch) {
+			return token, errGone
+		}
+	}
+	return token, nil
 }
 
 func (r *Runner) done(b *bundle) {

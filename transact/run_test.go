@@ -323,3 +323,57 @@ func TestG43ARevocationWaitsForTheOpenTransaction(t *testing.T) {
 		})
 	}
 }
+
+// A transaction that takes longer than a revocation may is not committed: others
+// have read its records. Mutation: a token without the look at who owns what.
+func TestG43ATransactionThatOverranItsRevocationIsAborted(t *testing.T) {
+	for _, protocol := range []kafka.GroupKind{kafka.ClassicGroup, kafka.ConsumerGroup} {
+		t.Run(protocol.String(), func(t *testing.T) {
+			aborted := int64(0)
+			for p := range int32(4) {
+				aborted += overrun(t, protocol, p)
+			}
+			if aborted == 0 {
+				t.Error("no partition with a transaction moved")
+			}
+		})
+	}
+}
+
+// overrun has a runner work on records of one partition for longer than it may
+// while another one joins, and tells how often it aborted.
+func overrun(t *testing.T, protocol kafka.GroupKind, partition int32) (aborted int64) {
+	inWorld(t, func(ctx context.Context, w *world) {
+		p, err := producer.New(w.c, producer.Config{Partitioner: producer.Manual})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		for i := range 10 {
+			if _, err := p.Append(ctx, kafka.Record{Topic: "in", Partition: partition, Value: fmt.Append(nil, i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		cp := copying("out")
+		slow := func(ctx context.Context, b consumer.Batch, tx *producer.Tx) error {
+			time.Sleep(17 * time.Second)
+			return cp(context.WithoutCancel(ctx), b, tx)
+		}
+		one, two := configured("g", "tx-1", "in", protocol), configured("g", "tx-2", "in", protocol)
+		for _, c := range []*Config{&one, &two} {
+			c.Consumer.Group.RebalanceTimeout, c.Consumer.Group.RevokeTimeout = 5*time.Second, time.Second
+		}
+		first := start(ctx, t, w.connect(ctx), one, slow)
+		time.Sleep(time.Second)
+		second := start(ctx, t, w.connect(ctx), two, cp)
+		time.Sleep(30 * time.Second)
+		verify(ctx, t, w.c, "out", 10)
+		first.stop(t)
+		second.stop(t)
+		aborted = first.r.Stats().Aborted
+	})
+	return aborted
+}
