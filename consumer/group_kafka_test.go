@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -47,37 +45,6 @@ func (y *tally) distinct() int {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	return len(y.seen)
-}
-
-// load produces numbered values to the partitions of a topic until stopped, and
-// tells how many were acknowledged.
-func load(ctx context.Context, t *testing.T, topic string, partitions int32) (stop func() int) {
-	t.Helper()
-	cl := realPeer(t, kgo.RecordRetries(1000))
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan int, 1)
-	go func() {
-		n := 0
-		for ctx.Err() == nil {
-			for range 20 {
-				cl.Produce(context.Background(), &kgo.Record{Topic: topic, Partition: int32(n) % partitions, Value: []byte(fmt.Sprint(n))}, func(_ *kgo.Record, err error) {
-					if err != nil {
-						t.Errorf("produce: %v", err)
-					}
-				})
-				n++
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		if err := cl.Flush(context.Background()); err != nil {
-			t.Errorf("flush: %v", err)
-		}
-		done <- n
-	}()
-	return func() int {
-		cancel()
-		return <-done
-	}
 }
 
 // running is a member that handles in the background.
@@ -233,81 +200,6 @@ func TestG28_G29_B202OnKafkaStaticMembers(t *testing.T) {
 			}
 			wait(ctx, t, "the winner", func() bool { return winner.c.Group().Stats().Partitions == 2 })
 			winner.stop(t)
-		})
-	}
-}
-
-// chaosLength is how long the chaos test runs: OTTLA_GROUP_CHAOS, such as 20m.
-func chaosLength(t *testing.T) time.Duration {
-	if s := os.Getenv("OTTLA_GROUP_CHAOS"); s != "" {
-		d, err := time.ParseDuration(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	return 12 * time.Second
-}
-
-// Members join, leave and are killed under load, and connections of brokers
-// break: every record is handled at least once, and by the callbacks no partition
-// has two owners at a time.
-func TestG37_G40OnKafkaChaosEveryRecordIsHandledAndNoPartitionHasTwoOwners(t *testing.T) {
-	for _, protocol := range protocols() {
-		t.Run(protocol.String(), func(t *testing.T) {
-			topic := "chaos-" + protocol.String()
-			onKafka(t, topic, 12)
-			length := chaosLength(t)
-			ctx, cancel := context.WithTimeout(context.Background(), length+2*time.Minute)
-			defer cancel()
-			y := &tally{seen: map[string]int{}}
-			l := newLedger(t)
-			seed := rand.Uint64()
-			rng := rand.New(rand.NewPCG(seed, 1))
-			t.Logf("seed %d", seed)
-			n := 0
-			start := func() *running {
-				n++
-				name := fmt.Sprint("m", n)
-				r := run(t, l.watch(name, GroupConfig{
-					ID: topic, Topics: []string{topic}, Protocol: protocol, SessionTimeout: 6 * time.Second, CommitInterval: time.Second,
-				}), y.handle)
-				r.name = name
-				return r
-			}
-			members := []*running{start(), start()}
-			wait(ctx, t, "two members", func() bool {
-				return members[0].c.Group().Stats().Partitions+members[1].c.Group().Stats().Partitions == 12
-			})
-			stop := load(ctx, t, topic, 12)
-			for end := time.Now().Add(length); time.Now().Before(end); {
-				time.Sleep(time.Duration(1000+rng.IntN(1500)) * time.Millisecond)
-				i := rng.IntN(len(members))
-				switch k := rng.IntN(4); {
-				case len(members) == 1 || k == 0 && len(members) < 5:
-					members = append(members, start())
-				case k == 1:
-					members[i].stop(t)
-					members = append(members[:i], members[i+1:]...)
-				case k == 2:
-					l.killed(members[i].name)
-					members[i].kill()
-					members = append(members[:i], members[i+1:]...)
-				default:
-					members[i].stop(t)
-					members[i] = start()
-				}
-			}
-			produced := stop()
-			wait(ctx, t, fmt.Sprintf("%d records", produced), func() bool { return y.distinct() == produced })
-			doubled := 0
-			for _, times := range y.seen {
-				doubled += times - 1
-			}
-			t.Logf("%d records, %d handled again, %d members", produced, doubled, n)
-			for _, m := range members {
-				m.stop(t)
-			}
 		})
 	}
 }

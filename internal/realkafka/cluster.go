@@ -180,6 +180,7 @@ func (c *Cluster) destroy() {
 	if c.held != nil {
 		c.held.release()
 	}
+	c.tasks.Cancel(errDown) // for what was launched beside the brokers
 	_ = c.tasks.Wait()
 }
 

@@ -115,7 +115,7 @@ func (c *Cluster) ToolCommand(ctx context.Context, class string, args ...string)
 	}
 	quiet := []string{"-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", i.classPath(), class}
 	name := class[strings.LastIndex(class, ".")+1:]
-	given := slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--bootstrap-") })
+	given := slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--bootstrap-") || a == "--broker-list" })
 	server := []string{"--bootstrap-server", c.Bootstrap()}
 	switch {
 	case given || slices.Contains(offline, name):
