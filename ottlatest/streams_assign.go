@@ -51,10 +51,11 @@ func (g *streamsGroup) reconcile(now time.Time, m *streamsMember, owned core.Tas
 		m.raise(m.pendingEpoch)
 	}
 	target := g.target[m.id]
-	if gone := minus(m.held, target); !gone.IsEmpty() {
+	gone := minus(m.held, target)
+	m.held = minus(m.held, gone)
+	if !gone.IsEmpty() && (!given || meets(gone, owned)) {
 		m.pending, m.pendingEpoch, m.until = gone, g.assigned, now.Add(m.rebalance)
-		m.held = minus(m.held, gone)
-	} else {
+	} else { // nothing to give up, or the lists lack it already
 		m.raise(max(1, g.assigned))
 		m.held = plus(m.held, g.free(m, minus(target, m.held)))
 	}

@@ -70,6 +70,20 @@ var scenarios = []struct {
 		}
 		a.refuses(110, a.request(epoch))
 	}},
+	{"P33AListThatLacksATaskGivesItAway", func(s *stage) {
+		top := reading(s.source("in", 2))
+		s.quick("g")
+		a, b := s.member("g", "a", top), s.member("g", "b", top)
+		epoch, tasks := a.settle(2)
+		b.join()
+		r := a.ack(epoch) // owns nothing, says this list, while one of the two is wanted back
+		if r.MemberEpoch <= epoch || len(r.ActiveTasks) != 1 {
+			s.t.Fatalf("a list without its tasks %v is answered %s: no revocation is awaited", tasks, show(r))
+		}
+		if got := show(b.beat(r.MemberEpoch)); strings.Count(got, "0_") != 1 {
+			s.t.Fatalf("the other member gets %s, want the task at once", got)
+		}
+	}},
 	{"C3AStaticMemberIsLetInAfterARelease", func(s *stage) {
 		top := reading(s.source("in", 2))
 		s.quick("g")

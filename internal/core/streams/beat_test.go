@@ -80,6 +80,45 @@ func TestP33NoListLacksAPendingTask(t *testing.T) {
 	r.carries("0_0")
 }
 
+// A coordinator that wants a task back while a list lacks it gives it to another
+// member with the very answer. So no list may lack what the owner may be taking
+// over from any snapshot that it has not acknowledged.
+func TestP33NoListLacksATaskThatIsBeingTakenOver(t *testing.T) {
+	r := newRig(t, nil).stable(2, "0_0")
+	r.lists(3, "0_0", "0_1")
+	first := r.last()
+	r.lists(3, "0_0", "0_2")
+	second := r.last()
+	acknowledge := func(s Snapshot, active ...string) error {
+		err := r.m.OnAcknowledge(r.now, s, tasksOf(t, active...))
+		r.step()
+		return err
+	}
+	want(t, acknowledge(first, "0_0", "0_1"), nil)
+	r.carries("0_0", "0_1", "0_2") // 0_2 may be on its way to the owner
+	r.lists(3, "0_0")
+	r.carriesNulls()
+	r.lose()
+	r.carries("0_0", "0_1", "0_2") // the owner may be at the second snapshot
+	r.ok(3)
+	want(t, acknowledge(second, "0_0", "0_2"), nil)
+	r.carries("0_0", "0_2")
+	r.ok(3)
+	r.ack()
+	r.carries("0_0")
+	r.ok(3)
+	t.Run("what was declined may be another's", func(t *testing.T) {
+		r := newRig(t, nil).stable(2, "0_0")
+		r.lists(3, "0_0", "0_1")
+		declined := r.last()
+		r.ack("0_0")
+		r.carries("0_0")
+		r.lists(4, "0_0")
+		want(t, r.m.OnAcknowledge(r.now, declined, declined.Target), ErrStaleAssignment)
+		want(t, r.m.Owned().Equal(tasksOf(t, "0_0")), true)
+	})
+}
+
 func TestM70ListsThatWereLostAreFound(t *testing.T) {
 	r := newRig(t, nil).stable(2, "0_0")
 	r.await()

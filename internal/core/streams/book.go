@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -13,52 +14,94 @@ type book struct {
 	owned   Tasks           // as the owner acknowledged last
 	seen    map[TaskID]bool // tasks of any target of this incarnation
 	acked   uint64          // highest snapshot that was acknowledged
+	offered map[TaskID]offer
 
 	gen, sent uint64 // of the owned set, and of what the broker has of it
-	full      bool   // a heartbeat failed: the next one carries everything
 	due       bool   // an acknowledgement has not been handed out
+}
+
+// offer is a task that the owner may be taking over, from a snapshot that it has
+// not acknowledged.
+type offer struct {
+	role Role
+	upTo uint64 // the last snapshot that has the task
 }
 
 // reset begins an incarnation: nothing is held, and the broker has been told.
 func (b *book) reset() {
-	*b = book{seen: map[TaskID]bool{}, acked: b.acked}
+	*b = book{seen: map[TaskID]bool{}, offered: map[TaskID]offer{}, acked: b.acked}
 }
 
 func (b *book) onTarget(t Tasks, version uint64) {
+	for id, o := range b.offered {
+		if _, again := t.Role(id); !again && o.upTo == math.MaxUint64 {
+			b.offered[id] = offer{o.role, version - 1}
+		}
+	}
 	b.target, b.since, b.pending = t, version, true
-	for _, l := range t.lists() {
+	for r, l := range t.lists() {
 		for _, id := range l {
 			b.seen[id] = true
+			o, had := b.offered[id]
+			if !had {
+				o.role = Role(r)
+			}
+			o.upTo = math.MaxUint64
+			b.offered[id] = o
+		}
+	}
+}
+
+// settle is the acknowledgement of a snapshot: the owner takes over nothing any
+// more that only this one and earlier ones had. If it finished the newest target
+// that is all.
+func (b *book) settle(version uint64, finished bool) {
+	for id, o := range b.offered {
+		if o.upTo <= version || finished {
+			delete(b.offered, id)
 		}
 	}
 }
 
 // lists are the lists of the next heartbeat; ok is false if the broker has them.
 //
-// After a failure tasks of the target that the owner has not taken over go
-// along: the lost answer may have asked for one of them, and a list without it
-// would give it away before the owner knows.
+// Tasks that the owner has not taken over go along: as soon as a list lacks a task
+// that the broker wants back it has another owner, and the lists that say so may
+// be on their way, or lost, while this owner begins with it.
 func (b *book) lists() (t Tasks, ok bool) {
-	switch {
-	case b.gen == b.sent:
+	if b.gen == b.sent {
 		return Tasks{}, false
-	case b.full && b.pending:
-		return b.owned.union(b.target), true
 	}
-	return b.owned, true
+	var offered Tasks
+	for id, o := range b.offered {
+		l := offered.role(o.role)
+		*l = append(*l, id)
+	}
+	return b.owned.union(offered), true
 }
 
 // onSent takes over what a heartbeat that succeeded carried.
 func (b *book) onSent(s *sent) {
 	if s.lists {
-		b.sent, b.full = s.gen, false
+		b.sent = s.gen
 	}
 }
 
 // forget is a failure: the broker may have nothing of what was sent.
-func (b *book) forget() {
-	b.gen++
-	b.full = true
+func (b *book) forget() { b.gen++ }
+
+// known refuses a task that no target of this incarnation had, and one that the
+// broker may have given to another member since.
+func (b *book) known(id TaskID) error {
+	if !b.seen[id] {
+		return &TaskError{id.Subtopology, id.Partition, "was not assigned to this member since its last join"}
+	}
+	_, wanted := b.target.Role(id)
+	_, held := b.owned.Role(id)
+	if _, offered := b.offered[id]; !wanted && !held && !offered {
+		return ErrStaleAssignment
+	}
+	return nil
 }
 
 // finished reports whether a set holds nothing outside the target.
@@ -87,8 +130,8 @@ func (m *Machine) OnAcknowledge(now time.Time, s Snapshot, owned Tasks) error {
 	}
 	for _, l := range owned.lists() {
 		for _, id := range l {
-			if !b.seen[id] {
-				return &TaskError{id.Subtopology, id.Partition, "was not assigned to this member since its last join"}
+			if err := b.known(id); err != nil {
+				return err
 			}
 		}
 	}
@@ -107,6 +150,7 @@ func (m *Machine) OnAcknowledge(now time.Time, s Snapshot, owned Tasks) error {
 		return nil
 	}
 	done := s.Version >= b.since && b.finished(b.owned)
+	b.settle(s.Version, done)
 	switch {
 	case !done:
 		b.pending, m.state = true, Reconciling
