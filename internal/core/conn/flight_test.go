@@ -241,6 +241,34 @@ func TestC32AWrongIdEndsTheSocket(t *testing.T) {
 	}
 }
 
+// TestC32NothingIsFoundForAnIDThatIsNotOut has a broker that speaks before it
+// was asked, and ids around those that are out.
+func TestC32NothingIsFoundForAnIDThatIsNotOut(t *testing.T) {
+	f := newFlight()
+	none := func(when string, ids ...int32) {
+		t.Helper()
+		for _, id := range ids {
+			if o, ok := f.Find(id); ok {
+				t.Errorf("%s: %d is %+v", when, id, o)
+			}
+			f.Abandon(id)
+		}
+	}
+	none("at first", 0, 1, -1, -1<<31)
+	for range 3 {
+		f.OnWriting(begin, 3, 12, time.Second, "r")
+		f.OnWritten(begin)
+	}
+	f.OnAnswer(begin, 0)
+	f.OnWritingOneWay(begin)
+	none("two are out and one is not waited for", 0, 3, 4, -1, 1<<31-1, -1<<31, 1-1<<31)
+	for _, id := range []int32{1, 2} {
+		if o, ok := f.Find(id); !ok || o.ID != id || o.Value != "r" {
+			t.Errorf("%d: %+v %v", id, o, ok)
+		}
+	}
+}
+
 func TestSessionIsDueAt80To90Percent(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	lo, hi := time.Hour, time.Duration(0)

@@ -40,14 +40,13 @@ type Splitter struct {
 	// bytes at once. What is shorter than n is not used.
 	Alloc func(id int32, n int) []byte
 
-	buf    []byte // shared; filled[:] of it is buf[from:to]
-	from   int
-	to     int
-	own    []byte // frame with a buffer of its own that is being read, nil if none
-	ownID  int32
-	size   int // of the frame being read, -1 if its prefix is not there yet
-	err    error
-	frames int64
+	buf   []byte // shared; filled[:] of it is buf[from:to]
+	from  int
+	to    int
+	own   []byte // frame with a buffer of its own that is being read, nil if none
+	ownID int32
+	size  int // of the frame being read, -1 if its prefix is not there yet
+	err   error
 }
 
 // NewSplitter makes a splitter that refuses frames above limit bytes. owner is
@@ -120,7 +119,6 @@ func (s *Splitter) Next() (f Frame, ok bool, err error) {
 		}
 		f = Frame{ID: s.ownID, Data: s.own, Own: true}
 		s.own, s.size = nil, -1
-		s.frames++
 		return f, true, nil
 	}
 	if !s.maybeSize() {
@@ -145,7 +143,6 @@ func (s *Splitter) Next() (f Frame, ok bool, err error) {
 	f = Frame{ID: id, Data: have[4 : 4+s.size]}
 	s.from += 4 + s.size
 	s.size = -1
-	s.frames++
 	return f, true, nil
 }
 

@@ -221,6 +221,31 @@ func TestC34ATLSAlertIsNamed(t *testing.T) {
 	}
 }
 
+// TestC34OnlyTLSIsTakenForTLS has lengths that begin almost like a TLS record,
+// where the limit allows them.
+func TestC34OnlyTLSIsTakenForTLS(t *testing.T) {
+	for prefix, tls := range map[uint32]bool{
+		0x15030000: true, 0x16030100: true, 0x160304ff: true, 0x15030500: false, 0x15040300: false, 0x14030300: false, 0x17030300: false,
+	} {
+		_, _, err := feed(NewSplitter(1<<31-1, nil), binary.BigEndian.AppendUint32(nil, prefix), 100)
+		if named := err != nil && strings.Contains(err.Error(), "TLS"); named != tls {
+			t.Errorf("%#x: %v", prefix, err)
+		}
+	}
+}
+
+// TestC35PartialIsWhatIsThereOfAFrame is so in the shared buffer and in one of
+// the frame's own.
+func TestC35PartialIsWhatIsThereOfAFrame(t *testing.T) {
+	for _, reserve := range []int{0, 1 << 20} {
+		s := NewSplitter(1<<20, func(int32) int { return reserve })
+		whole := answerFrame(1, make([]byte, 1000))
+		if _, _, err := feed(s, append(bytes.Clone(whole), whole[:700]...), 1<<20); err != nil || s.Partial() != 700 {
+			t.Errorf("reserve %d: %d bytes are there (%v), want 700", reserve, s.Partial(), err)
+		}
+	}
+}
+
 // FuzzSplitter cuts any stream with any reads; what comes out must be what a
 // plain walk over the bytes gives, and memory must stay near the input.
 func FuzzSplitter(f *testing.F) {

@@ -143,7 +143,7 @@ func TestB065NonceAttributesAndSignature(t *testing.T) {
 	for name, msg := range map[string]string{
 		"a foreign nonce": "r=OTHERserver,s=" + salt + ",i=4096", "our nonce": "r=NONCE,s=" + salt + ",i=4096",
 		"an m= attribute": "m=x," + good, "m= at the end": good + ",m=x", "two i=": good + ",i=4096", "two r=": good + ",r=NONCEserver",
-		"a salt that is not base64": "r=NONCEserver,s=%%%,i=4096", "no salt": "r=NONCEserver,s=,i=4096", "nothing": "", "another order": "s=" + salt + ",r=NONCEserver,i=4096",
+		"a salt that is not base64": "r=NONCEserver,s=%%%,i=4096", "a salt that goes on behind its end": "r=NONCEserver,s=" + salt + "%%%%,i=4096", "no salt": "r=NONCEserver,s=,i=4096", "nothing": "", "another order": "s=" + salt + ",r=NONCEserver,i=4096",
 		"no attribute": good + ",", "no equals sign": "r:NONCEserver,s=" + salt + ",i=4096", "an error": "e=other-error",
 	} {
 		l := scram()
@@ -185,6 +185,16 @@ func TestB065NonceAttributesAndSignature(t *testing.T) {
 	l.OnChallenge(true, nil, nil) // a mechanism that does not wait for the signature
 	if s, _ := l.Next(); s.Action != LoginFail {
 		t.Errorf("C18: done without the server's signature: step %d", s.Action)
+	}
+}
+
+// TestC16NothingOfferedIsSaid has an empty list as it is decoded: nil.
+func TestC16NothingOfferedIsSaid(t *testing.T) {
+	l := NewLogin([]string{"PLAIN"}, 0)
+	l.Next()
+	l.OnHandshake(&kmsg.SASLHandshakeResponse{ErrorCode: 33})
+	if s, _ := l.Next(); s.Action != LoginFail || s.Err.Offered == nil || !strings.Contains(s.Err.Error(), "the broker offers nothing") {
+		t.Errorf("%v", s.Err)
 	}
 }
 

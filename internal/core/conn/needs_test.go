@@ -30,6 +30,8 @@ func TestC24C25AFieldThatAVersionCannotCarryIsNotLeftOut(t *testing.T) {
 	dry.ValidateOnly = true
 	byID := kmsg.NewPtrMetadataRequest()
 	byID.Topics = []kmsg.MetadataRequestTopic{{TopicID: [16]byte{1}}}
+	byBoth := kmsg.NewPtrMetadataRequest()
+	byBoth.Topics = []kmsg.MetadataRequestTopic{{TopicID: [16]byte{1}, Topic: kmsg.StringPtr("t")}}
 	deleteID := kmsg.NewPtrDeleteTopicsRequest()
 	deleteID.Topics = []kmsg.DeleteTopicsRequestTopic{{TopicID: [16]byte{1}}}
 	age, pattern := kmsg.NewPtrListTransactionsRequest(), kmsg.NewPtrListTransactionsRequest()
@@ -44,9 +46,9 @@ func TestC24C25AFieldThatAVersionCannotCarryIsNotLeftOut(t *testing.T) {
 		least int16
 		why   string
 	}{
-		{at(-2, 0), 0, ""}, {at(-1, 0), 0, ""}, {at(5, 0), 1, "by time"}, {at(-1, 1), 2, "last stable"},
+		{at(-2, 0), 0, ""}, {at(-1, 0), 0, ""}, {at(5, 0), 1, "by time"}, {at(0, 0), 1, "by time"}, {at(5, 1), 2, "last stable"}, {at(-1, 1), 2, "last stable"},
 		{at(-3, 0), 7, "latest timestamp"}, {at(-4, 1), 8, "local disks"}, {at(-5, 0), 9, "tiered"}, {at(-6, 0), 11, "upload"},
-		{dry, 1, "dry run"}, {byHand, 0, ""}, {byDefault, 4, "defaults"}, {byID, 12, "by its id"}, {deleteID, 6, "by its id"},
+		{dry, 1, "dry run"}, {byHand, 0, ""}, {byDefault, 4, "defaults"}, {byID, 12, "by its id"}, {byBoth, 0, ""}, {deleteID, 6, "by its id"},
 		{&kmsg.ListGroupsRequest{StatesFilter: []string{"Empty"}}, 4, "by state"},
 		{&kmsg.ListGroupsRequest{StatesFilter: []string{"Empty"}, TypesFilter: []string{"share"}}, 5, "by type"},
 		{kmsg.NewPtrListTransactionsRequest(), 0, ""}, {age, 1, "by age"}, {pattern, 2, "by pattern"},
