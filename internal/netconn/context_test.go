@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -243,6 +244,17 @@ func TestK5ACallIsOverOnce(t *testing.T) {
 		cancel()
 		close(watched.done)
 		time.Sleep(time.Second)
+		c := metadata("by Do, then by Send")
+		for range 2 {
+			if _, err := l.Do(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+			l.abandon(c, c.gen) // its context ended at the very instant of its answer
+		}
+		c.Ctx = nil
+		if o := await(t, start(l, c)); o.err != nil {
+			t.Error(o.err)
+		}
 		for i, ch := range over {
 			if len(ch) != 0 {
 				t.Errorf("Done of call %d was called again: %v", i, (<-ch).err)
@@ -313,6 +325,9 @@ func checkEnded(t *testing.T, what string, err, cause error, phase kafka.Phase) 
 	if !errors.As(err, &te) || !errors.Is(err, cause) || te.Addr != address {
 		t.Errorf("%s: %v", what, err)
 		return
+	}
+	if s := err.Error(); !strings.Contains(s, address) || !strings.Contains(s, cause.Error()) {
+		t.Errorf("%s: the text lacks the address or the cause: %s", what, s)
 	}
 	if te.Phase != phase {
 		t.Errorf("%s: phase %s, want %s", what, te.Phase, phase)

@@ -59,7 +59,7 @@ func (d dialer) dialled(s *socket, err error) {
 	ready := false
 	switch {
 	case err == nil && s.dead:
-		// It was lost since; the next round dials again.
+		l.barren++ // lost since; the next round dials again
 	case err == nil:
 		s.ready, ready = true, true
 		s.armLocked()
@@ -326,6 +326,9 @@ func (d dialer) connect(ctx context.Context, addr string) (net.Conn, error) {
 	g := task.New(ctx)
 	g.Go(func(ctx context.Context) error {
 		c, err := dial(ctx, "tcp", addr)
+		if c == nil && err == nil {
+			err = errNoConn
+		}
 		got <- result{c, err}
 		return nil
 	})
@@ -342,6 +345,8 @@ func (d dialer) connect(ctx context.Context, addr string) (net.Conn, error) {
 		return nil, context.Cause(ctx)
 	}
 }
+
+var errNoConn = errors.New("the dialer gave neither a connection nor an error")
 
 // causeOf replaces the error of an ended context by its cause.
 func causeOf(ctx context.Context, err error) error {

@@ -219,7 +219,7 @@ func TestC15ABrokerWithHandshake0OnlyIsRefused(t *testing.T) {
 	}, func(t *testing.T, w *world) {
 		_, err := w.lane(General).Do(context.Background(), metadata("m"))
 		var ve *kafka.VersionError
-		if !errors.As(err, &ve) || ve.Name != "SaslHandshake" || ve.BrokerMax != 0 || ve.ClientMin != 1 || ve.Addr != address {
+		if !errors.As(err, &ve) || ve.Name != "SaslHandshake" || ve.BrokerMax != 0 || ve.ClientMin != 1 || ve.Addr != address || !Permanent(err) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -228,11 +228,17 @@ func TestC15ABrokerWithHandshake0OnlyIsRefused(t *testing.T) {
 // TestB028ResetsOfApiVersionsGoDownAndAreRemembered also is C12's last part,
 // C10's memory and R6.
 func TestB028ResetsOfApiVersionsGoDownAndAreRemembered(t *testing.T) {
-	for _, works := range []int16{3, 0} {
+	for _, way := range []struct {
+		works int16
+		reset bool // else the broker closes
+	}{{3, true}, {0, true}, {3, false}} {
+		works := way.works
 		inWorld(t, nil, func(c *brokerConn) {
 			g, ok := c.next()
 			if !ok || g.Version > works {
-				c.memConn().Reset()
+				if way.reset {
+					c.memConn().Reset()
+				}
 				return
 			}
 			c.answer(g, table())

@@ -345,6 +345,39 @@ func TestB071WhileAnAnswerIsDecoded(t *testing.T) {
 	})
 }
 
+// TestB071ACloseWhileAnAnswerIsDecodedEndsTheCall has the refused call ready to
+// be sent again when there is no lane any more.
+func TestB071ACloseWhileAnAnswerIsDecodedEndsTheCall(t *testing.T) {
+	inWorld(t, withPlain(), rights(100*time.Second, func(logins int, since time.Duration) bool { return since > 55*time.Second }), func(t *testing.T, w *world) {
+		ask(t, w.lane(General), "open")
+		time.Sleep(60 * time.Second)
+		s := slow{metadata("m").Req.(*kmsg.MetadataRequest), make(chan struct{}, 5), make(chan struct{}, 5)}
+		got := start(w.lane(General), NewCall(t.Context(), s))
+		<-s.reading
+		w.peer.Close(errTestOver)
+		s.release <- struct{}{}
+		if o := await(t, got); o.err != nil || refusedBy(o.resp) == notRefused {
+			t.Errorf("%v %v: the answer that was there is not given", o.resp, o.err)
+		}
+	})
+}
+
+// TestC23ARenewalIsNotForgottenWhenAnotherClockStrikes has a session of 100 s
+// that was used once: it is renewed though nobody asks for anything.
+func TestC23ARenewalIsNotForgottenWhenAnotherClockStrikes(t *testing.T) {
+	inWorld(t, withPlain(), granting(100*time.Second, func(_ *brokerConn, g gotRequest) kmsg.Response { return reply(g) }), func(t *testing.T, w *world) {
+		ask(t, w.lane(General), "open")
+		time.Sleep(79 * time.Second)
+		if n := len(w.b.requests(36)); n != 1 {
+			t.Errorf("%d logins before 80 %% of the lifetime", n)
+		}
+		time.Sleep(12 * time.Second)
+		if n := len(w.b.requests(36)); n != 2 {
+			t.Errorf("%d logins after 90 %% of the lifetime", n)
+		}
+	})
+}
+
 // TestB071EveryAuthorizationCodeIsFoundAtAnyDepth is each of the codes in
 // answers that hold them on the top, in a topic, in a partition.
 func TestB071EveryAuthorizationCodeIsFoundAtAnyDepth(t *testing.T) {

@@ -86,7 +86,7 @@ func (s *socket) failAndUnlock(err error, read int, expired int32) {
 	if l.sock == s {
 		l.sock, l.draining = nil, false
 	}
-	if s.versions.Known() && s.answers == 0 && isLoss(err) {
+	if protocol := (*kafka.ProtocolError)(nil); s.ready && s.answers == 0 && (isLoss(err) || errors.As(err, &protocol)) {
 		l.barren++
 	}
 	over := append(l.drainLocked(s, err, read, expired), l.strandedLocked()...)

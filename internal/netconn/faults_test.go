@@ -1,0 +1,347 @@
+package netconn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/kafka"
+)
+
+// wrapping puts its own connection between the lanes and the network.
+func wrapping(w *world, f func(net.Conn) net.Conn) {
+	dial := w.cfg.Dial
+	w.cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return f(c), nil
+	}
+}
+
+// brittle is a connection whose next write fails after so many bytes once part
+// is not negative.
+type brittle struct {
+	net.Conn
+	part *atomic.Int64
+}
+
+var errBrittle = &net.OpError{Op: "write", Net: "tcp", Err: errors.New("the cable is out")}
+
+func (c brittle) Write(b []byte) (int, error) {
+	n := c.part.Swap(-1)
+	if n < 0 {
+		return c.Conn.Write(b)
+	}
+	done, _ := c.Conn.Write(b[:n])
+	return done, errBrittle
+}
+
+// TestC43APartThatReachedTheNetworkLeavesItInDoubt fails the write of a
+// mutation before its first byte, and after ten, with and without TLS, and of a
+// request that wants no answer (B032): without a byte it goes again, with some
+// it is Unknown and does not.
+func TestC43APartThatReachedTheNetworkLeavesItInDoubt(t *testing.T) {
+	a, today := newAuthority(t, "ca"), time.Now()
+	server := &tls.Config{Certificates: []tls.Certificate{a.leaf(t, today.Add(time.Hour), "b1")}}
+	client := &tls.Config{RootCAs: a.pool, Time: func() time.Time { return today }}
+	oneWay := func() *Call {
+		c := NewCall(context.Background(), kmsg.NewPtrProduceRequest())
+		c.OneWay, c.Max = true, 12
+		return c
+	}
+	mutation := func() *Call { return NewCall(context.Background(), kmsg.NewPtrCreateTopicsRequest()) }
+	for name, c := range map[string]struct {
+		tls  *tls.Config
+		call func() *Call
+	}{"plain": {nil, mutation}, "TLS": {client, mutation}, "one way": {nil, oneWay}} {
+		for _, part := range []int64{0, 10} {
+			inWorld(t, &Config{TLS: c.tls}, func(bc *brokerConn) {
+				if c.tls != nil {
+					bc.Conn = tls.Server(bc.Conn, server)
+				}
+				bc.echo()
+			}, func(t *testing.T, w *world) {
+				var left atomic.Int64
+				left.Store(-1)
+				wrapping(w, func(c net.Conn) net.Conn { return brittle{c, &left} })
+				ask(t, w.lane(General), "open")
+				call := c.call()
+				left.Store(part)
+				_, err := w.lane(General).Do(within(t, time.Minute), call)
+				time.Sleep(time.Second)
+				sockets, seen := w.b.accepted(), len(w.b.requests(call.Req.Key()))
+				if part == 0 {
+					if err != nil || sockets != 2 || seen != 1 {
+						t.Errorf("%s, nothing written: %v, %d sockets, seen %d times", name, err, sockets, seen)
+					}
+					return
+				}
+				var ce *kafka.ConnError
+				if !errors.As(err, &ce) || ce.Written != part || !errors.Is(err, errBrittle) || !kafka.MayHaveHappened(err) || sockets != 1 || seen != 0 {
+					t.Errorf("%s, a part written: %v, %d sockets, seen %d times", name, err, sockets, seen)
+				}
+			})
+		}
+	}
+}
+
+// slowWrites returns from a write a second after the bytes went out.
+type slowWrites struct{ net.Conn }
+
+func (c slowWrites) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	time.Sleep(time.Second)
+	return n, err
+}
+
+// TestC29AnAnswerThatOvertakesItsWriteIsTaken has the answer there before the
+// write returns. The call is used again at once; it waits for the end of the
+// throttle when its context ends.
+func TestC29AnAnswerThatOvertakesItsWriteIsTaken(t *testing.T) {
+	inWorld(t, nil, throttling(10*time.Second), func(t *testing.T, w *world) {
+		wrapping(w, func(c net.Conn) net.Conn { return slowWrites{c} })
+		l := w.lane(General)
+		if _, err := w.peer.Versions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		c := metadata("first")
+		got := start(l, c)
+		if o := await(t, got); o.err != nil || markOf(o.resp) != "first" {
+			t.Fatal(o.err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		c.Ctx = ctx
+		l.Send(c)
+		time.Sleep(5 * time.Second)
+		cancel()
+		if o := await(t, got); !errors.Is(o.err, context.Canceled) || kafka.MayHaveHappened(o.err) {
+			t.Error(o.err)
+		}
+		time.Sleep(time.Minute)
+		if len(got) != 0 || len(w.b.requests(3)) != 1 {
+			t.Errorf("Done was called %d times more, the broker saw %d requests", len(got), len(w.b.requests(3)))
+		}
+	})
+}
+
+// TestC32WhoSpeaksBeforeHeIsAskedIsNoBroker sends a banner, as servers of mail
+// do, and what looks like an answer.
+func TestC32WhoSpeaksBeforeHeIsAskedIsNoBroker(t *testing.T) {
+	for _, banner := range []string{"220 mail.example ESMTP\r\n", "\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00", "\x00\x00\x00\x06\xff\xff\xff\xff\x00\x00"} {
+		inWorld(t, nil, func(c *brokerConn) {
+			c.Write([]byte(banner))
+			c.silence()
+		}, func(t *testing.T, w *world) {
+			wrapping(w, func(c net.Conn) net.Conn {
+				time.Sleep(time.Second) // it is there before the first write
+				return c
+			})
+			var pe *kafka.ProtocolError
+			d := took(func() {
+				_, err := w.lane(General).Do(within(t, time.Minute), metadata("m"))
+				if !errors.As(err, &pe) || pe.Addr != address || kafka.MayHaveHappened(err) {
+					t.Errorf("%q: %v", banner, err)
+				}
+			})
+			if d > time.Second+fast {
+				t.Errorf("%q: after %v", banner, d)
+			}
+		})
+	}
+}
+
+// TestB058SocketsThatServeNothingArePaced has brokers that close each socket on
+// its first request, right after the handshake with and without a login, or
+// send garbage there.
+func TestB058SocketsThatServeNothingArePaced(t *testing.T) {
+	for name, serve := range map[string]func(c *brokerConn){
+		"on the first request": func(c *brokerConn) {
+			if c.hello() {
+				c.next()
+			}
+		},
+		"after the handshake": func(c *brokerConn) { c.hello() },
+		"a moment later": func(c *brokerConn) {
+			c.hello()
+			time.Sleep(time.Millisecond)
+		},
+		"garbage": func(c *brokerConn) {
+			c.hello()
+			c.Write([]byte{0xff, 0xff, 0xff, 0xff})
+			c.silence()
+		},
+		"garbage for an answer": func(c *brokerConn) {
+			c.hello()
+			c.next()
+			c.Write([]byte{0xff, 0xff, 0xff, 0xff})
+			c.silence()
+		},
+		"after the login": func(c *brokerConn) {
+			b := guarded{offers: []string{"PLAIN"}}
+			c.hello()
+			g, _ := c.next()
+			c.answer(g, b.handshake(g))
+			g, _ = c.next()
+			c.answer(g, b.authenticate(g))
+		},
+	} {
+		cfg := &Config{}
+		if name == "after the login" {
+			cfg = withPlain()
+		}
+		inWorld(t, cfg, serve, func(t *testing.T, w *world) {
+			end := time.Now().Add(10 * time.Second)
+			for n := 0; n < 1000 && time.Now().Before(end); n++ {
+				w.lane(General).Do(within(t, time.Second), metadata("m"))
+			}
+			if n := w.b.accepted(); n < 5 || n > 25 {
+				t.Errorf("%s: %d sockets in 10 s", name, n)
+			}
+		})
+	}
+}
+
+// lateReason is a connection whose write fails at once while the broker's last
+// word, why, is still on its way.
+type lateReason struct {
+	net.Conn
+	failed chan struct{}
+}
+
+func (c lateReason) Write([]byte) (int, error) {
+	close(c.failed)
+	return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
+}
+
+func (c lateReason) Read([]byte) (int, error) {
+	<-c.failed
+	time.Sleep(reasonTime / 2)
+	return 0, &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}
+}
+
+func TestB059TheReasonThatComesAfterAFailedWriteIsKept(t *testing.T) {
+	inWorld(t, nil, (*brokerConn).echo, func(t *testing.T, w *world) {
+		wrapping(w, func(c net.Conn) net.Conn { return lateReason{c, make(chan struct{})} })
+		_, err := w.lane(General).Do(within(t, time.Minute), metadata("m"))
+		var ae *kafka.AuthError
+		if !errors.As(err, &ae) || !strings.Contains(err.Error(), "certificate required") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestTheReconnectBackoffIsResetByAHandshake fails five dials, then connects;
+// the next failure is again the first.
+func TestTheReconnectBackoffIsResetByAHandshake(t *testing.T) {
+	inWorld(t, nil, (*brokerConn).echo, func(t *testing.T, w *world) {
+		down := true
+		wrapping(w, func(c net.Conn) net.Conn {
+			if down {
+				c.Close()
+			}
+			return c
+		})
+		wait := func() time.Duration {
+			w.lane(General).Do(within(t, time.Minute), metadata("m"))
+			until, err := w.peer.Failing()
+			if err == nil {
+				t.Error("the peer is not known to fail")
+			}
+			return time.Until(until)
+		}
+		for range 4 {
+			wait()
+		}
+		if d := wait(); d < 500*time.Millisecond {
+			t.Errorf("after five failures the next dial is in %v", d)
+		}
+		down = false
+		ask(t, w.lane(General), "m")
+		if until, err := w.peer.Failing(); err != nil || !until.IsZero() {
+			t.Errorf("connected, and failing until %v: %v", until, err)
+		}
+		down = true
+		w.peer.Disconnect(io.EOF)
+		if d := wait(); d > 60*time.Millisecond {
+			t.Errorf("after one failure the next dial is in %v", d)
+		}
+	})
+}
+
+// TestHooksTellOfDialsAndOfTheirEnd opens, loses and fails to open a socket.
+func TestHooksTellOfDialsAndOfTheirEnd(t *testing.T) {
+	var told []string
+	why := errors.New("enough")
+	cfg := &Config{Hooks: Hooks{
+		Dialled: func(addr string, k Kind, took time.Duration, err error) {
+			told = append(told, fmt.Sprint("dialled ", addr, " ", k, " ", took > 0, " ", err == nil))
+		},
+		Closed: func(addr string, k Kind, err error) {
+			told = append(told, fmt.Sprint("closed ", addr, " ", k, " ", errors.Is(err, why)))
+		},
+	}}
+	inWorld(t, cfg, (*brokerConn).echo, func(t *testing.T, w *world) {
+		w.net.SetLatency(time.Millisecond, time.Millisecond)
+		ask(t, w.lane(Fetch), "m")
+		w.peer.Disconnect(why)
+		w.b.ln.Close()
+		w.lane(Join).Do(within(t, time.Minute), metadata("m"))
+		want := "[dialled b1:9092 fetch true true closed b1:9092 fetch true dialled b1:9092 join true false]"
+		if got := fmt.Sprint(told); got != want {
+			t.Errorf("told %s\nwant %s", got, want)
+		}
+	})
+}
+
+// TestC8NothingStartsOnceTheGroupIsOver has a lane that was never used.
+func TestC8NothingStartsOnceTheGroupIsOver(t *testing.T) {
+	inWorld(t, nil, (*brokerConn).echo, func(t *testing.T, w *world) {
+		w.peer.tasks.Cancel(errTestOver)
+		w.peer.tasks.Wait()
+		if _, err := w.lane(General).Do(within(t, time.Minute), metadata("m")); !errors.Is(err, errTestOver) {
+			t.Errorf("Do: %v", err)
+		}
+		if o := await(t, start(w.lane(Fetch), metadata("m"))); !errors.Is(o.err, errTestOver) {
+			t.Errorf("Send: %v", o.err)
+		}
+	})
+}
+
+// TestK3ANameWithoutAddressesIsSaid has a resolver that finds nothing, and
+// fails at nothing.
+func TestK3ANameWithoutAddressesIsSaid(t *testing.T) {
+	cfg := &Config{Resolve: func(context.Context, string) ([]string, error) { return nil, nil }}
+	inWorld(t, cfg, (*brokerConn).echo, func(t *testing.T, w *world) {
+		_, err := w.lane(General).Do(within(t, time.Minute), metadata("m"))
+		var de *kafka.DialError
+		var dns *net.DNSError
+		if !errors.As(err, &de) || !errors.As(err, &dns) || !strings.Contains(err.Error(), "b1: no addresses") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestC9ADialerThatGivesNothingIsAnError has neither a connection nor an error.
+func TestC9ADialerThatGivesNothingIsAnError(t *testing.T) {
+	cfg := &Config{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, nil }}
+	inWorld(t, cfg, nil, func(t *testing.T, w *world) {
+		_, err := w.lane(General).Do(within(t, time.Minute), metadata("m"))
+		var de *kafka.DialError
+		if !errors.As(err, &de) || de.Addr != address {
+			t.Errorf("%v", err)
+		}
+	})
+}
