@@ -58,7 +58,7 @@ type Config struct {
 
 	DialTimeout      time.Duration   // TCP, TLS, ApiVersions and SASL together; 0 = 10 s
 	RequestTimeout   time.Duration   // request.timeout.ms; 0 = 30 s
-	IdleTimeout      time.Duration   // connections.max.idle.ms; 0 = 3 min, negative = never
+	IdleTimeout      time.Duration   // connections.max.idle.ms; 0 = 3 min
 	MaxResponseBytes int             // the largest answer that is read; 0 = 100 MiB
 	MaxVersions      map[int16]int16 // highest version by API key; nil = no cap of the user's
 	ReconnectBackoff retry.Backoff   // zero = 50 ms, doubling up to 1 s

@@ -62,7 +62,6 @@ func (d dialer) dialled(s *socket, err error) {
 		l.barren++ // lost since; the next round dials again
 	case err == nil:
 		s.ready, ready = true, true
-		s.armLocked()
 	case errors.Is(err, errNobodyWaits):
 		// Calls that came meanwhile want a dial of their own.
 	default:

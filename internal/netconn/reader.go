@@ -202,7 +202,6 @@ func (s *socket) throttle(ms int32, after bool) {
 	l.mu.Lock()
 	if after {
 		s.flight.OnThrottle(time.Now(), d)
-		s.armLocked()
 	}
 	l.stats.Throttled += d
 	l.mu.Unlock()

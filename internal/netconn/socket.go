@@ -198,12 +198,12 @@ func (l *Lane) connError(c *Call, err error, read int) *kafka.ConnError {
 func (s *socket) armLocked() {
 	d := s.flight.Deadline()
 	if s.lane.queue.len() > 0 {
-		if until, ok := s.flight.Blocked(time.Now()); ok && (d.IsZero() || until.Before(d)) {
-			d = until
+		if until, ok := s.flight.Blocked(time.Now()); ok {
+			d = retry.Earlier(d, until)
 		}
 	}
-	if at := s.session.Deadline(); at.After(s.renewed) && (d.IsZero() || at.Before(d)) {
-		d = at
+	if at := s.session.Deadline(); at.After(s.renewed) {
+		d = retry.Earlier(d, at)
 	}
 	if d.IsZero() || s.dead || !s.alarm.at.IsZero() && !d.Before(s.alarm.at) {
 		return
@@ -235,12 +235,7 @@ func (s *socket) onTimer() {
 		s.failAndUnlock(&kafka.TimeoutError{Name: conn.APIName(o.Key), Addr: l.peer.addr, Phase: phase}, 0, id)
 		return
 	}
-	if s.ready && l.queue.len() == 0 && !s.flight.Usable(now) {
-		l.mu.Unlock()
-		s.fail(errIdle)
-		return
-	}
-	l.wakeLocked() // the end of a throttle, or a session to renew
+	l.wakeLocked() // the end of a throttle or of the idle limit, or a session to renew
 	s.renewed = s.session.Deadline()
 	if s.renewed.After(now) {
 		s.renewed = time.Time{}

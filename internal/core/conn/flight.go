@@ -16,7 +16,7 @@ const Grace = time.Millisecond
 // FlightConfig is what a [Flight] needs to know.
 type FlightConfig struct {
 	WriteTimeout time.Duration // for one frame to be written
-	Idle         time.Duration // after which the socket is not used again; negative = never
+	Idle         time.Duration // after which the socket is not used again
 }
 
 // Outstanding is a request that was written, or is being written, and not yet
@@ -206,7 +206,7 @@ func (f *Flight[T]) Expired(now time.Time) (phase kafka.Phase, id int32, ok bool
 // has been idle for the limit or longer. A throttle is not idle time: a new
 // socket would forget it.
 func (f *Flight[T]) Usable(now time.Time) bool {
-	return f.live > 0 || f.cfg.Idle < 0 || now.Before(f.idleEnd())
+	return f.live > 0 || now.Before(f.idleEnd())
 }
 
 // Deadline is when Expired or Usable may next change; zero is never.
@@ -219,7 +219,7 @@ func (f *Flight[T]) Deadline() time.Time {
 		if !h.wrote.IsZero() {
 			d = retry.Earlier(d, f.answerEnd(h))
 		}
-	} else if !f.writing && f.cfg.Idle >= 0 {
+	} else if !f.writing {
 		d = retry.Earlier(d, f.idleEnd())
 	}
 	return d
