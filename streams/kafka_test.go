@@ -41,6 +41,17 @@ func TestMain(m *testing.M) {
 
 var stages atomic.Int64
 
+// minorOf is the minor version of the Kafka 4 under test.
+func minorOf(t *testing.T) int {
+	t.Helper()
+	parts := strings.Split(broker.Version(), ".")
+	minor, _ := strconv.Atoi(parts[1])
+	if parts[0] != "4" || minor < 2 {
+		t.Skipf("Kafka %s has no streams groups", broker.Version())
+	}
+	return minor
+}
+
 // onKafka is a stage on the real cluster.
 func onKafka(t *testing.T) *stage {
 	t.Helper()
@@ -51,12 +62,7 @@ func onKafka(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	parts := strings.Split(broker.Version(), ".")
-	minor, _ := strconv.Atoi(parts[1])
-	if parts[0] != "4" || minor < 2 {
-		t.Skipf("Kafka %s has no streams groups", broker.Version())
-	}
-	s := &stage{t: t, ctx: ctx, k: c, minor: minor, prefix: fmt.Sprintf("s%d-", stages.Add(1))}
+	s := &stage{t: t, ctx: ctx, k: c, minor: minorOf(t), prefix: fmt.Sprintf("s%d-", stages.Add(1))}
 	s.topic = func(name string, n int) {
 		createTopic(s, name, n, 1)
 		// the coordinator knows of it later than Metadata, and a group that joins before has a missing source

@@ -153,7 +153,12 @@ var memberScenarios = []struct {
 // member is a process of its own.
 func (s *stage) owned(group, id string, top Topology) *Member {
 	s.t.Helper()
-	m, err := Join(s.ctx, s.k, Config{Group: s.name(group), MemberID: id, ProcessID: "p-" + id, Topology: top})
+	return s.ownedBy(Config{Group: s.name(group), MemberID: id, ProcessID: "p-" + id, Topology: top})
+}
+
+func (s *stage) ownedBy(cfg Config) *Member {
+	s.t.Helper()
+	m, err := Join(s.ctx, s.k, cfg)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func (c *Cluster) boot(ctx context.Context) error {
 // so that a later process finds it.
 func (c *Cluster) spawn(n *node) error {
 	var err error
-	if n.Pid, err = c.inst.brokerJVM(n).start(c.tasks, c.detached); err != nil {
+	if n.Pid, err = c.inst.brokerJVM(n, c.state.Options.ClassPath...).start(c.tasks, c.detached); err != nil {
 		return err
 	}
 	return c.state.save(c.dir)

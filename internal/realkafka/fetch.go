@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -98,10 +99,6 @@ func (i install) complete() bool {
 // download fills a temporary folder and renames it, so that nobody ever sees
 // half a set of jars.
 func (i install) download(ctx context.Context, log io.Writer) error {
-	mvn, err := exec.LookPath("mvn")
-	if err != nil {
-		return fmt.Errorf("fetching Apache Kafka %s needs Maven, and there is no mvn on PATH: %s", i.version.text, installMaven)
-	}
 	root := filepath.Dir(i.dir)
 	tmp, err := os.MkdirTemp(root, "fetch-")
 	if err != nil {
@@ -112,11 +109,8 @@ func (i install) download(ctx context.Context, log io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(log, "fetching Apache Kafka %s with Maven into %s\n", i.version.text, i.dir)
-	cmd := exec.CommandContext(ctx, mvn, "-q", "-B", "-f", filepath.Join(tmp, "pom.xml"), "dependency:copy-dependencies",
-		"-DoutputDirectory="+filepath.Join(tmp, "libs"), "-DincludeScope=runtime")
-	cmd.Dir = tmp
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return mavenError(i.version, string(out), err)
+	if err := copyJars(ctx, "Apache Kafka "+i.version.text, filepath.Join(tmp, "pom.xml"), filepath.Join(tmp, "libs"), "-DincludeScope=runtime"); err != nil {
+		return err
 	}
 	if jars, _ := filepath.Glob(filepath.Join(tmp, "libs", "kafka_*.jar")); len(jars) == 0 {
 		return fmt.Errorf("Maven said that it fetched Apache Kafka %s, but there is no broker among the jars", i.version.text)
@@ -135,8 +129,22 @@ var (
 	unreachable = regexp.MustCompile(`(?i)unknown host|connection refused|connect to|timed out|no route|unreachable|transfer failed|name resolution`)
 )
 
+// copyJars copies the jars that a pom names into a folder.
+func copyJars(ctx context.Context, subject, pom, to string, args ...string) error {
+	mvn, err := exec.LookPath("mvn")
+	if err != nil {
+		return fmt.Errorf("fetching %s needs Maven, and there is no mvn on PATH: %s", subject, installMaven)
+	}
+	cmd := exec.CommandContext(ctx, mvn, slices.Concat([]string{"-q", "-B", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory=" + to}, args)...)
+	cmd.Dir = filepath.Dir(to)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return mavenError(subject, string(out), err)
+	}
+	return nil
+}
+
 // mavenError keeps the line that says why.
-func mavenError(v version, out string, err error) error {
+func mavenError(subject, out string, err error) error {
 	why := err.Error()
 	for line := range strings.Lines(escapeCodes.ReplaceAllString(out, "")) {
 		if text, found := strings.CutPrefix(line, "[ERROR] "); found {
@@ -148,5 +156,5 @@ func mavenError(v version, out string, err error) error {
 	if unreachable.MatchString(out) {
 		hint = "Maven Central (https://repo.maven.apache.org) or a mirror in ~/.m2/settings.xml must be reachable for the first start of a version"
 	}
-	return fmt.Errorf("fetching Apache Kafka %s with Maven failed: %s: %s", v.text, why, hint)
+	return fmt.Errorf("fetching %s with Maven failed: %s: %s", subject, why, hint)
 }

@@ -33,6 +33,9 @@ type Options struct {
 	// would stand there.
 	Props map[string]string `json:",omitempty"`
 
+	// ClassPath are folders with classes of broker plug-ins, see Compile.
+	ClassPath []string `json:",omitempty"`
+
 	// Cold leaves the coordinators untouched, so that the first use of each
 	// meets the errors of a coordinator that does not exist yet.
 	Cold bool `json:",omitempty"`
@@ -65,7 +68,7 @@ func (o Options) settle() (Options, version, error) {
 // same says whether two settled options make the same cluster.
 func (o Options) same(p Options) bool {
 	return o.Version == p.Version && o.Brokers == p.Brokers && o.Secure == p.Secure && o.Release == p.Release &&
-		maps.Equal(o.Features, p.Features) && maps.Equal(o.Props, p.Props)
+		maps.Equal(o.Features, p.Features) && maps.Equal(o.Props, p.Props) && slices.Equal(o.ClassPath, p.ClassPath)
 }
 
 // wantedFeatures are the levels that the cluster must finalize. Where exact is

@@ -152,8 +152,9 @@ func logFlags() []string {
 	}
 }
 
-// brokerJVM is the program of a broker, or of ZooKeeper.
-func (i install) brokerJVM(n *node) jvm {
+// brokerJVM is the program of a broker, or of ZooKeeper, with more folders of
+// classes.
+func (i install) brokerJVM(n *node, more ...string) jvm {
 	class, heap := "kafka.Kafka", "-Xmx512m"
 	if n.ID == 0 {
 		class, heap = "org.apache.zookeeper.server.quorum.QuorumPeerMain", "-Xmx128m"
@@ -167,7 +168,7 @@ func (i install) brokerJVM(n *node) jvm {
 	} else if n.ID != 0 && exists(archive) {
 		args = append(args, "-XX:SharedArchiveFile="+archive)
 	}
-	args = append(args, "-cp", i.classPath(), class, n.config())
+	args = append(args, "-cp", joinPath(i.classPath(), more), class, n.config())
 	return jvm{java: i.java.path, args: args, log: n.log(), dir: n.Dir}
 }
 
