@@ -301,8 +301,8 @@ func (r *slowResponse) ReadFrom(b []byte) error {
 	return r.MetadataResponse.ReadFrom(b)
 }
 
-// TestB071WhileAnAnswerIsDecoded gives the call up, or loses the socket and the
-// goroutines of the lane with it.
+// TestB071WhileAnAnswerIsDecoded gives the call up, also to use it again, or loses
+// the socket and the goroutines of the lane with it.
 func TestB071WhileAnAnswerIsDecoded(t *testing.T) {
 	late := func(t *testing.T, w *world) (slow, *Call, context.CancelFunc) {
 		ask(t, w.lane(General), "open")
@@ -325,6 +325,23 @@ func TestB071WhileAnAnswerIsDecoded(t *testing.T) {
 			time.Sleep(time.Second)
 			if len(got) != 0 || len(w.b.requests(3)) != 2 {
 				t.Errorf("Done was called %d times more, %d requests", len(got), len(w.b.requests(3)))
+			}
+		})
+	})
+	t.Run("given up and used again", func(t *testing.T) {
+		never := func(int, time.Duration) bool { return false }
+		inWorld(t, withPlain(), rights(100*time.Second, never), func(t *testing.T, w *world) {
+			s, c, cancel := late(t, w)
+			got := start(w.lane(General), c)
+			<-s.reading
+			cancel()
+			await(t, got)
+			c.Ctx, c.Req = t.Context(), metadata("again").Req
+			again := start(w.lane(General), c)
+			synctest.Wait() // it is written and waits for its answer
+			s.release <- struct{}{}
+			if o := await(t, again); o.err != nil || markOf(o.resp) != "again" || len(again) != 0 {
+				t.Errorf("the answer is for %q: %v; Done was called %d times more", markOf(o.resp), o.err, len(again))
 			}
 		})
 	})
