@@ -30,8 +30,9 @@ type Call struct {
 	NoRedial bool          // never sent a second time, also if the API allows it
 	OpenOnly bool          // fails at once if the lane has no open socket, or loses it
 	// Buffer, if set, gives n bytes or more for the answer to a Fetch of n bytes,
-	// within its MaxBytes; the response aliases them. It must not block. Where Done
-	// gets no response they may still be written to, and are left to the collector.
+	// within its MaxBytes; the response aliases them. It must not block. From then
+	// on a lost socket ends the call. Where Done gets no response they may still be
+	// written to, and are left to the collector.
 	Buffer func(n int) []byte
 	// Done is called exactly once, on a goroutine that is not the one of Send
 	// and holds no lock. It must not block. The response is decoded; errors
@@ -52,6 +53,7 @@ type progress struct {
 	size    int              // bytes of its frame that were written
 	lost    *kafka.ConnError // it was sent once already, and lost so
 	renewed bool             // it was refused once already late in a session
+	filling bool             // its socket reads an answer into the caller's buffer
 	first   bool             // it was the first request on its socket
 	began   time.Time        // of its write
 	stop    func() bool

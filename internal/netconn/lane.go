@@ -96,9 +96,8 @@ func (l *Lane) Do(ctx context.Context, c *Call) (kmsg.Response, error) {
 // enqueue gives the number of this use of c.
 func (l *Lane) enqueue(c *Call) (gen uint64) {
 	l.mu.Lock()
-	c.gen++
-	gen = c.gen
-	c.state, c.lost, c.renewed, c.first, c.size, c.stop = callQueued, nil, false, false, 0, nil
+	gen = c.gen + 1
+	c.progress = progress{state: callQueued, gen: gen, w: c.w}
 	switch {
 	case l.closed != nil:
 		l.refuseLocked(c, l.closed)

@@ -51,10 +51,13 @@ func (s *socket) reserve(id int32) int {
 func (s *socket) buffer(id int32, n int) []byte {
 	s.lane.mu.Lock()
 	o, _ := s.flight.Find(id)
-	s.lane.mu.Unlock()
-	if o.Value.call == nil || o.Value.buffer == nil { // given up: it may be used again
+	c := o.Value.call
+	if c == nil || o.Value.buffer == nil { // given up: it may be used again
+		s.lane.mu.Unlock()
 		return nil
 	}
+	c.filling = true
+	s.lane.mu.Unlock()
 	return o.Value.buffer(n)
 }
 
@@ -185,7 +188,7 @@ func (s *socket) settle(e *ending, gen uint64) (over bool) {
 		e.takeLocked()
 		return true
 	}
-	c.renewed = true
+	c.renewed, c.filling = true, false
 	l.stats.Retries++
 	l.queue.putBack([]*Call{c})
 	l.wakeLocked()

@@ -146,9 +146,11 @@ func (l *Lane) strandedLocked() (over []ending) {
 }
 
 // mayRepeatLocked decides whether a call whose socket was lost is written once
-// more (C41, C43). One of which no byte was written does not count as sent.
+// more (C41, C43). One of which no byte was written does not count as sent. One
+// whose answer goes into the caller's buffer is over: the reader may still write
+// there.
 func (l *Lane) mayRepeatLocked(c *Call, err error) bool {
-	if l.closed != nil || c.answer != nil || c.NoRedial || c.OpenOnly || !isLoss(err) {
+	if l.closed != nil || c.answer != nil || c.filling || c.NoRedial || c.OpenOnly || !isLoss(err) {
 		return false
 	}
 	if c.size == 0 {

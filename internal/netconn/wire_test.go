@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"runtime"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/kafka"
 )
 
 // parts is a Produce whose records stand in buffers of their own.
@@ -197,6 +200,46 @@ func TestF46AFetchAnswerIsReadIntoItsCallersBuffer(t *testing.T) {
 	}
 	if asked != 1 || bytes.Count(buf, []byte{0}) != len(buf) {
 		t.Errorf("asked %d times; the answer to a call that was given up went into its buffer", asked)
+	}
+}
+
+// TestF46ALossWithinTheCallersBufferEndsTheCall, as the connection that was lost
+// may still write to it. The mutation that it finds: the Fetch is sent again, and
+// its second answer, too large for what the caller gives, lies elsewhere; then the
+// caller takes the buffer for that of the answer, and uses it again.
+func TestF46ALossWithinTheCallersBufferEndsTheCall(t *testing.T) {
+	answerOf := func(g gotRequest, n int) []byte {
+		part := kmsg.NewFetchResponseTopicPartition()
+		part.RecordBatches = make([]byte, n)
+		topic := kmsg.NewFetchResponseTopic()
+		topic.Partitions = append(topic.Partitions, part)
+		f := kmsg.NewPtrFetchResponse()
+		f.Topics = append(f.Topics, topic)
+		return frameOf(g, f)
+	}
+	b := newBroker(t, func(c *brokerConn) {
+		if !c.hello() {
+			return
+		}
+		for g, ok := c.next(); ok; g, ok = c.next() {
+			if c.n == 0 {
+				frame := answerOf(g, 50_000)
+				c.Write(frame[:len(frame)/2])
+				return
+			}
+			c.Write(answerOf(g, 500_000))
+		}
+	})
+	l := newPeer(t, b.addr(), &Config{}).Lane(Fetch)
+	asked := 0
+	req := kmsg.NewPtrFetchRequest()
+	req.MaxBytes = 60_000
+	c := NewCall(context.Background(), req)
+	c.Buffer = func(n int) []byte { asked++; return make([]byte, n) }
+	resp, err := l.Do(within(t, 10*time.Second), c)
+	var lost *kafka.ConnError
+	if resp != nil || !errors.As(err, &lost) || asked != 1 || len(b.requests(1)) != 1 {
+		t.Errorf("%v, with an answer: %v; asked for %d buffers, sent %d times", err, resp != nil, asked, len(b.requests(1)))
 	}
 }
 
