@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -9,9 +10,14 @@ import (
 	"github.com/ottla/ottla/ottlatest"
 )
 
+// What one process can hold.
+const (
+	mostBrokers           = 1000
+	mostDefaultPartitions = 10_000
+)
+
 func brokerCommand(a *app) *cobra.Command {
 	cfg := ottlatest.Config{AutoCreate: true}
-	var partitions int
 	cmd := &cobra.Command{
 		Use:   "broker",
 		Short: "Run a Kafka cluster in memory, for trying things out",
@@ -21,17 +27,22 @@ func brokerCommand(a *app) *cobra.Command {
 		Example: "  ottla broker --port 0 & sleep 1; kill $!\n  ottla broker --brokers 3 --port 0 & sleep 1; kill $!",
 		Args:    takes(),
 		RunE: func(*cobra.Command, []string) error {
-			if cfg.Brokers < 1 {
-				return usagef("--brokers %d: at least one", cfg.Brokers)
+			if cfg.Brokers < 1 || cfg.Brokers > mostBrokers {
+				return usagef("--brokers %d: 1 to %d", cfg.Brokers, mostBrokers)
 			}
-			cfg.DefaultPartitions = partitions
+			if cfg.Port < 0 || cfg.Port+cfg.Brokers-1 > math.MaxUint16 {
+				return usagef("--port %d: ports %d to %d do not exist; 0 takes free ones", cfg.Port, cfg.Port, cfg.Port+cfg.Brokers-1)
+			}
+			if cfg.DefaultPartitions < 1 || cfg.DefaultPartitions > mostDefaultPartitions {
+				return usagef("--partitions %d: 1 to %d", cfg.DefaultPartitions, mostDefaultPartitions)
+			}
 			a.endsBySignal = true
 			return runBroker(a, cfg)
 		},
 	}
 	cmd.Flags().IntVar(&cfg.Brokers, "brokers", 1, "how many brokers")
 	cmd.Flags().IntVar(&cfg.Port, "port", 9092, "port of the first broker, the others take those above; 0 takes free ones")
-	cmd.Flags().IntVar(&partitions, "partitions", 1, "partitions of topics that are made without a number")
+	cmd.Flags().IntVar(&cfg.DefaultPartitions, "partitions", 1, "partitions of topics that are made without a number")
 	return cmd
 }
 

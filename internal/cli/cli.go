@@ -197,7 +197,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return usagef("unknown command %q of %s%s; see `%s --help`",
-		args[0], cmd.CommandPath(), didYouMean(near(args[0], names)), cmd.CommandPath())
+		args[0], nameOf(cmd), didYouMean(near(args[0], names)), cmd.CommandPath())
 }
 
 // family makes a command that has only subcommands.
@@ -210,7 +210,7 @@ func family(use, short string, subs ...*cobra.Command) *cobra.Command {
 			names = append(names, c.Name())
 		}
 		return usagef("%s needs one of: %s; see `%s --help`",
-			cmd.CommandPath(), strings.Join(names, ", "), cmd.CommandPath())
+			nameOf(cmd), strings.Join(names, ", "), cmd.CommandPath())
 	}
 	return cmd
 }
@@ -218,6 +218,9 @@ func family(use, short string, subs ...*cobra.Command) *cobra.Command {
 // flagError turns an error of the flag parser into a usage error.
 func flagError(cmd *cobra.Command, err error) error {
 	text := err.Error()
+	if at := strings.Index(text, "strconv."); at >= 0 {
+		text = text[:at] + text[strings.LastIndex(text, ": ")+2:] // without the words of Go's library
+	}
 	hint := ""
 	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
 		var names []string
@@ -229,14 +232,17 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("%s%s; see `%s --help`", text, hint, cmd.CommandPath())
 }
 
+// nameOf is how messages call a command, behind the "ottla: " of each.
+func nameOf(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "ottla ") }
+
 // takes is an argument check: the command takes exactly the named arguments.
 func takes(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < len(names) {
-			return usagef("%s: %s is missing; see `%s --help`", cmd.CommandPath(), names[len(args)], cmd.CommandPath())
+			return usagef("%s: %s is missing; see `%s --help`", nameOf(cmd), names[len(args)], cmd.CommandPath())
 		}
 		if len(args) > len(names) {
-			return usagef("%s: unexpected argument %q; see `%s --help`", cmd.CommandPath(), args[len(names)], cmd.CommandPath())
+			return usagef("%s: unexpected argument %q; see `%s --help`", nameOf(cmd), args[len(names)], cmd.CommandPath())
 		}
 		return nil
 	}
@@ -246,7 +252,7 @@ func takes(names ...string) cobra.PositionalArgs {
 func atLeast(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return usagef("%s: %s is missing; see `%s --help`", cmd.CommandPath(), name, cmd.CommandPath())
+			return usagef("%s: %s is missing; see `%s --help`", nameOf(cmd), name, cmd.CommandPath())
 		}
 		return nil
 	}

@@ -130,6 +130,9 @@ func (r *groupReader) run(ctx context.Context) error {
 		if flushErr := r.flush(); flushErr != nil || full {
 			return flushErr
 		}
+		if gone := r.app.stdout.check(); gone != nil {
+			return gone
+		}
 		switch {
 		case r.app.interrupted():
 			return nil

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/ottla/ottla/kafka"
 )
 
 // splitAll runs a splitter to its end.
@@ -145,4 +147,12 @@ func (s *slow) Read(b []byte) (int, error) {
 	n := copy(b, s.data[:min(s.step, len(s.data))])
 	s.data = s.data[n:]
 	return n, nil
+}
+
+func TestARecordThatIsNotReadNamesTheLimitOfTheCommand(t *testing.T) {
+	_, err := new(writer).record(&inputRecord{size: mostRecord + 1})
+	if err == nil || kafka.MayHaveHappened(err) || strings.Contains(err.Error(), "-X") ||
+		!strings.Contains(err.Error(), "a record of 33554433 bytes is too large: `ottla produce` reads records of 33554432 bytes at most") {
+		t.Error(err)
+	}
 }

@@ -134,6 +134,20 @@ type jsonRecord struct {
 	Headers   [][]jsonBytes `json:"headers"`
 }
 
+// jsonError says without Go's types why something is no record.
+func jsonError(err error) error {
+	var other *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the object has no end")
+	case errors.As(err, &other) && other.Field == "":
+		return fmt.Errorf(`expected an object such as {"value":"…"}, not %s`, other.Value)
+	case errors.As(err, &other):
+		return fmt.Errorf("%q cannot be %s", other.Field, other.Value)
+	}
+	return err
+}
+
 // parseJSONRecord reads one object as `consume --json` prints it. Its topic
 // and offset are where it came from and are left out; partition is -1 if the
 // object names none, and the timestamp 0 (the time of the call) if it names
@@ -147,10 +161,7 @@ func parseJSONRecord(line []byte) (kafka.Record, error) {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&j); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			err = errors.New("the object has no end")
-		}
-		return kafka.Record{}, err
+		return kafka.Record{}, jsonError(err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return kafka.Record{}, errors.New("something follows the object")

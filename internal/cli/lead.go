@@ -62,9 +62,9 @@ func leadArgs(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
 	switch {
 	case len(args) == 0 || dash == 0:
-		return usagef("%s: ROLE is missing; see `%s --help`", cmd.CommandPath(), cmd.CommandPath())
+		return usagef("%s: ROLE is missing; see `%s --help`", nameOf(cmd), cmd.CommandPath())
 	case dash != 1 || len(args) < 2:
-		return usagef("%s: after ROLE comes -- and the command to run, as in `ottla lead nightly -- ./job`", cmd.CommandPath())
+		return usagef("%s: after ROLE comes -- and the command to run, as in `ottla lead nightly -- ./job`", nameOf(cmd))
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func leaderCommand(a *app) *cobra.Command {
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case list && (len(args) > 0 || watch):
-				return usagef("%s: --list goes with neither ROLE nor --watch", cmd.CommandPath())
+				return usagef("%s: --list goes with neither ROLE nor --watch", nameOf(cmd))
 			case list:
 				return nil
 			}

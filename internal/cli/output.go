@@ -15,6 +15,7 @@ import (
 
 // printer writes data to stdout. It is used by one goroutine.
 type printer struct {
+	to       io.Writer
 	out      *bufio.Writer
 	terminal bool
 	color    bool
@@ -24,6 +25,7 @@ type printer struct {
 func newPrinter(w io.Writer) *printer {
 	tty := isTerminal(w)
 	return &printer{
+		to:       w,
 		out:      bufio.NewWriterSize(pipeEnd{w}, 64<<10),
 		terminal: tty,
 		color:    tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
@@ -49,6 +51,15 @@ func (p *printer) Write(b []byte) (int, error) { return p.out.Write(b) }
 
 // flush hands what is buffered to the reader.
 func (p *printer) flush() error { return p.out.Flush() }
+
+// check finds out whether the reader is still there, for a command that has
+// nothing to write for long.
+func (p *printer) check() error {
+	if hasNoReader(p.to) {
+		return errClosedPipe
+	}
+	return nil
+}
 
 // printf writes one line.
 func (p *printer) printf(format string, args ...any) error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -224,14 +225,23 @@ func splitAddress(item string) (host string, port int32, err error) {
 	}
 	host, text, err := net.SplitHostPort(item)
 	if err != nil {
-		if strings.Count(item, ":") == 1 {
-			return "", 0, fmt.Errorf("%q is not HOST:PORT", item)
+		host, text = item, "9092"
+		if inner, ok := strings.CutPrefix(item, "["); ok && strings.HasSuffix(inner, "]") {
+			host = strings.TrimSuffix(inner, "]")
 		}
-		host, text = strings.Trim(item, "[]"), "9092"
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || n == 0 || host == "" || strings.ContainsAny(host, " /@") {
+	if err != nil || n == 0 || !isHost(host) {
 		return "", 0, fmt.Errorf("%q is not HOST:PORT", item)
 	}
 	return host, int32(n), nil
+}
+
+// isHost reports whether s may be the name or the IP address of a host.
+func isHost(s string) bool {
+	if strings.Contains(s, ":") {
+		_, err := netip.ParseAddr(s)
+		return err == nil
+	}
+	return s != "" && !strings.ContainsAny(s, " /@[]")
 }

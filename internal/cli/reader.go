@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,8 +79,8 @@ func (r *reader) run(ctx context.Context, c *client) error {
 				return r.app.stdout.flush()
 			}
 		}
-		if flushErr := r.app.stdout.flush(); flushErr != nil {
-			return flushErr
+		if outErr := cmp.Or(r.app.stdout.flush(), r.app.stdout.check()); outErr != nil {
+			return outErr
 		}
 		if r.app.interrupted() {
 			return nil

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"reflect"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/internal/core/retry"
 	"github.com/ottla/ottla/kafka"
 )
@@ -131,6 +133,9 @@ func exchange(ctx context.Context, a *app, c *client, f *requestFlags, req kmsg.
 		}
 	}
 	resp, err := to.Request(ctx, req)
+	if errors.Is(err, cluster.ErrNotRouted) {
+		return nil, usagef("request %s: it is bound to one broker: --broker ID says which", kmsg.NameForKey(req.Key()))
+	}
 	if err != nil && mutates {
 		err = changed(err)
 	}

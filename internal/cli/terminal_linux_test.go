@@ -155,3 +155,30 @@ func TestADemoOnAClusterDeletesItsTopicsAlsoAfterASignal(t *testing.T) {
 	}
 	e.ottla("topics", "list").want(t, "")
 }
+
+// TestTheReaderOfAnIdleConsumeMayGoAway after it has read everything: no further
+// write tells.
+func TestTheReaderOfAnIdleConsumeMayGoAway(t *testing.T) {
+	e := newEmbedded(t, ottlatest.Config{Topics: map[string]int{"t": 1}})
+	e.feed("one\n", "produce", "t").wantDone(t)
+	for _, args := range [][]string{{"consume", "t"}, {"consume", "t", "-g", "g"}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := run{args: args, env: e.env()}.command(t)
+		var stderr strings.Builder
+		cmd.Stdout, cmd.Stderr = w, &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		if _, err := io.ReadFull(r, make([]byte, len("one\n"))); err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		if err := cmd.Wait(); err != nil || stderr.String() != "" {
+			t.Errorf("%v: %v: %s", args, err, stderr.String())
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -168,28 +170,31 @@ func (a *app) done(document any, text string) error {
 	return a.stdout.printf("%s", text)
 }
 
-// confirm asks on stderr and reads a line from stdin.
+// confirm asks on stderr and reads a line from stdin. A signal is a no.
 func (a *app) confirm(question string) error {
 	if _, err := a.notes.Write([]byte(question)); err != nil {
 		return err
 	}
-	var answer []byte
-	one := make([]byte, 1)
-	for len(answer) < 100 {
-		n, err := a.stdin.Read(one)
-		if n == 1 && one[0] != '\n' {
-			answer = append(answer, one[0])
-			continue
-		}
-		if n == 1 || err != nil {
-			break
-		}
-	}
-	switch strings.ToLower(strings.TrimSpace(string(answer))) {
-	case "y", "yes":
+	got := make(chan string, 1)
+	a.tasks.Go(func(context.Context) error {
+		answer, _ := bufio.NewReader(io.LimitReader(a.stdin, 100)).ReadString('\n')
+		got <- answer
 		return nil
+	})
+	select {
+	case answer := <-got:
+		if !strings.HasSuffix(answer, "\n") {
+			a.notes.printf("") // the error has a line of its own
+		}
+		switch strings.ToLower(strings.TrimSpace(answer)) {
+		case "y", "yes":
+			return nil
+		}
+		return errNotConfirmed
+	case <-a.stop.Done():
+		a.notes.printf("")
+		return context.Cause(a.stop)
 	}
-	return errNotConfirmed
 }
 
 func topicsGrowCommand(a *app) *cobra.Command {

@@ -31,6 +31,12 @@ func topicsCreateCommand(a *app) *cobra.Command {
 		Example: "  ottla topics create orders -p 3 -c cleanup.policy=compact\n  ottla topics create audit -r 1 -c retention.ms=86400000 -o json",
 		Args:    atLeast("NAME"),
 		RunE: func(_ *cobra.Command, names []string) error {
+			if n.partitions == 0 || n.partitions < -1 {
+				return usagef("-p %d: at least one, or -1 for the brokers' default", n.partitions)
+			}
+			if n.replicas == 0 || n.replicas < -1 {
+				return usagef("-r %d: at least one, or -1 for the brokers' default", n.replicas)
+			}
 			return a.withCluster(func(_ context.Context, c *client) error { return createTopics(a, c, names, n) })
 		},
 	}

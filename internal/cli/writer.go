@@ -222,10 +222,7 @@ func (p *pendingChunk) refuse(i int, err error) {
 // record makes a record, or says why it cannot be one.
 func (w *writer) record(in *inputRecord) (kafka.Record, error) {
 	if in.data == nil {
-		return kafka.Record{}, &kafka.TooLargeError{
-			TopicPartition: kafka.TopicPartition{Topic: w.shape.base.Topic, Partition: w.shape.base.Partition},
-			Size:           int(in.size), Limit: mostRecord,
-		}
+		return kafka.Record{}, &refusedError{fmt.Errorf("a record of %d bytes is too large: `ottla produce` reads records of %d bytes at most", in.size, mostRecord)}
 	}
 	r, err := w.shape.record(in.data)
 	if err != nil {
