@@ -47,6 +47,7 @@ type app struct {
 	shared  sharedFlags
 	journal *cluster.Journal // the last frames on the wire, for -vv
 
+	tls          bool            // the connections of this run use TLS, for errors
 	endsBySignal bool            // a signal is the command's proper end
 	maxVersions  map[int16]int16 // by API key, of `request --version`
 }

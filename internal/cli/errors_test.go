@@ -67,6 +67,30 @@ func TestASilentPeerIsNamed(t *testing.T) {
 	ottla(t, "brokers", "-b", l.Addr().String(), "-X", "socket.connection.setup.timeout.ms=300").wantError(t, 1, l.Addr().String(), "does not answer")
 }
 
+// TestASilentPeerBehindTLSIsNamed and not taken for one that wants TLS; a file of
+// settings asks for no TLS by itself.
+func TestASilentPeerBehindTLSIsNamed(t *testing.T) {
+	ca := newAuthority(t, "test CA")
+	l, err := tls.Listen("tcp", "127.0.0.1:0", ca.server(ca.sign("silent", time.Now().Add(time.Hour))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			go io.Copy(io.Discard, c) // the handshake, and then nothing
+		}
+	}()
+	const soon = "socket.connection.setup.timeout.ms=2000"
+	res := ottla(t, "brokers", "-b", l.Addr().String(), "--ca", ca.file, "-X", soon)
+	res.wantError(t, 1, l.Addr().String(), "does not answer")
+	if strings.Contains(res.stderr, "--tls") {
+		t.Error(res.stderr)
+	}
+	plain := writeFile(t, "plain.properties", "security.protocol=PLAINTEXT\n"+soon+"\n")
+	ottla(t, "brokers", "-b", l.Addr().String(), "--config", plain).wantError(t, 1, "TLS answers there", "--tls")
+}
+
 func TestCertificatesThatAreRefused(t *testing.T) {
 	ca, other := newAuthority(t, "right CA"), newAuthority(t, "other CA")
 	later := time.Now().Add(time.Hour)

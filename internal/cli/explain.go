@@ -217,7 +217,7 @@ func explainLookAlike(a *app, err error) string {
 		return ""
 	}
 	var dial *kafka.DialError
-	if errors.As(err, &dial) && a.shared.tlsAsked() && closedEarly(err) {
+	if errors.As(err, &dial) && a.tls && closedEarly(err) {
 		return addr + ": the connection was closed during the TLS handshake: the port may speak plaintext; leave --tls and --ca out, or name the TLS port"
 	}
 	return ""
@@ -226,11 +226,6 @@ func explainLookAlike(a *app, err error) string {
 // closedEarly reports whether the peer went away.
 func closedEarly(err error) bool {
 	return strings.HasSuffix(err.Error(), "EOF") || errors.Is(err, syscall.ECONNRESET)
-}
-
-// tlsAsked reports whether the flags ask for TLS.
-func (s *sharedFlags) tlsAsked() bool {
-	return s.tls || s.ca != "" || s.cert != "" || s.tlsName != "" || s.config != ""
 }
 
 // explainLogin handles a refused login.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -22,13 +23,16 @@ func explainSilence(a *app, err error) string {
 	case addr == "":
 		return ""
 	}
-	switch whatAnswers(a.work, addr) {
-	case "TLS":
-		return addr + ": TLS answers there, and plaintext was spoken to it; --tls (and --ca FILE) fits"
-	case "HTTP":
-		return addr + ": an HTTP server answers there, not Kafka; -b HOST:PORT must name a Kafka listener"
+	speaks := ""
+	if !a.tls { // else TLS answered already
+		speaks = whatAnswers(a.work, addr)
 	}
-	if closed {
+	switch {
+	case speaks == "TLS":
+		return addr + ": TLS answers there, and plaintext was spoken to it; --tls (and --ca FILE) fits"
+	case speaks == "HTTP":
+		return addr + ": an HTTP server answers there, not Kafka; -b HOST:PORT must name a Kafka listener"
+	case closed:
 		return addr + ": the connection is closed before Kafka's first answer: " +
 			"this is no Kafka listener for these clients, or the broker is going down"
 	}
@@ -51,12 +55,18 @@ func silentAddr(err error) (addr string, closed bool) {
 	return "", false
 }
 
-// whatAnswers finds out whether an address speaks TLS or HTTP.
+// whatAnswers finds out whether an address speaks TLS or HTTP, both at once.
 func whatAnswers(ctx context.Context, addr string) string {
+	web := make(chan bool, 1)
+	g := task.New(ctx)
+	g.Go(func(ctx context.Context) error {
+		web <- answersHTTP(ctx, addr)
+		return nil
+	})
 	switch {
 	case answersTLS(ctx, addr):
 		return "TLS"
-	case answersHTTP(ctx, addr):
+	case <-web:
 		return "HTTP"
 	}
 	return ""
