@@ -262,7 +262,12 @@ func (c *actor) lookup(ctx context.Context, a *fetch.LookupAction) {
 		t, err = c.cluster.Topic(ctx, a.Topic)
 	}
 	if err != nil || t == nil {
-		c.post(func(now time.Time) { c.machine.OnTopicError(now, a.Topic, kafka.CodeOf(err), err) })
+		c.post(func(now time.Time) {
+			c.machine.OnTopicError(now, a.Topic, kafka.CodeOf(err), err)
+			if !slices.ContainsFunc(c.machine.Assigned(), func(tp kafka.TopicPartition) bool { return tp.Topic == a.Topic }) {
+				c.cluster.ForgetTopic(a.Topic) // it was given up meanwhile: the look-up must not keep it
+			}
+		})
 		return
 	}
 	c.post(func(now time.Time) { c.machine.OnTopic(now, a.Topic, topicInfo(t)) })

@@ -169,6 +169,7 @@ func (v *mover) taken(a *group.Taken) {
 		v.m.counts.lost += int64(len(a.Partitions))
 		v.m.dropLocked(hs)
 		v.m.c.revoke(partitionsOf(hs))
+		v.m.letGoLocked(hs)
 	} else {
 		v.m.counts.revoked += int64(len(a.Partitions))
 	}
@@ -230,6 +231,7 @@ func (v *mover) revoke(ctx context.Context, id uint64, hs []*holding) {
 	hs = v.m.currentLocked(hs)
 	v.m.dropLocked(hs)
 	v.m.c.revoke(partitionsOf(hs))
+	v.m.letGoLocked(hs)
 	v.m.mu.Unlock()
 	v.m.do(func(g *group.Machine, now time.Time) { g.OnRevoked(now, id) })
 }

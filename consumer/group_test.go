@@ -497,6 +497,63 @@ func TestG25_K15_B044APatternFollowsTheTopics(t *testing.T) {
 	})
 }
 
+// TestB044ADeletedTopicOfAPatternIsForgotten, asked for no more often than the
+// others, and new when it comes back. Mutations: a look-up that does not forget
+// what left the pattern; one that keeps the old topic in the subscription.
+func TestB044ADeletedTopicOfAPatternIsForgotten(t *testing.T) {
+	inGroups(t, map[string]int{"t1": 1, "t2": 1}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
+		cfg := w.client()
+		cfg.MetadataMaxAge = 10 * time.Second
+		own, err := cluster.Connect(ctx, cfg)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		defer own.Close()
+		c, err := New(own, Config{Group: GroupConfig{ID: "g", Pattern: "t.*", Protocol: protocol}})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		defer c.Close()
+		stop := drainAll(ctx, c)
+		w.produce("t2", 0, "old-0", "old-1", "old-2")
+		settle(15 * time.Second)
+		before := metadataRequests(w)
+		settle(time.Minute)
+		normal := metadataRequests(w) - before
+		if err := w.k.DeleteTopic("t2"); err != nil {
+			w.t.Fatal(err)
+		}
+		settle(40 * time.Second)
+		if got := c.Assignment(); !slices.Equal(got, []kafka.TopicPartition{tp("t1", 0)}) {
+			w.t.Errorf("assigned %v after t2 was deleted", got)
+		}
+		if _, ok := own.CachedTopic("t2"); ok {
+			w.t.Error("the map still holds t2")
+		}
+		before = metadataRequests(w)
+		settle(time.Minute)
+		if n := metadataRequests(w) - before; n > normal+2 {
+			w.t.Errorf("%d Metadata requests in a minute, %d before", n, normal)
+		}
+		if err := w.k.CreateTopic("t2", 1); err != nil {
+			w.t.Fatal(err)
+		}
+		w.prod.Close() // it knows the old id
+		w.prod = nil
+		w.produce("t2", 0, "new-0")
+		settle(40 * time.Second)
+		if got := c.Assignment(); !slices.Equal(got, []kafka.TopicPartition{tp("t1", 0), tp("t2", 0)}) {
+			w.t.Errorf("assigned %v after t2 came back", got)
+		}
+		if got := stop(); !slices.Contains(got, "0@0:new-0") {
+			w.t.Errorf("read %v: the topic that came back is not read from its start", got)
+		}
+	})
+}
+
+// metadataRequests is how many the brokers have seen.
+func metadataRequests(w *world) int { return len(w.k.Journal(3)) }
+
 func TestG5_G6ACoordinatorThatMovesOrDiesCostsNothing(t *testing.T) {
 	inGroups(t, map[string]int{"t": 3}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
 		c := w.member(GroupConfig{Protocol: protocol})

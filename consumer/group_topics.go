@@ -119,6 +119,25 @@ func (w *topicWatch) forget(had, have []string) {
 	}
 }
 
+// letGoLocked stops keeping topics fresh of which nothing is held any more,
+// where the coordinator matches the pattern: whether they are still there, and
+// match, is only told by what it assigns.
+func (m *member) letGoLocked(hs []*holding) {
+	if m.want.expr == "" || m.want.pattern != nil {
+		return
+	}
+	held := make(map[string]bool, len(m.holdings))
+	for tp := range m.holdings {
+		held[tp.Topic] = true
+	}
+	for _, h := range hs {
+		if !held[h.Topic] {
+			held[h.Topic] = true
+			m.c.cluster.ForgetTopic(h.Topic)
+		}
+	}
+}
+
 func (m *member) lookAtLocked(at time.Time) {
 	if m.clock.look.IsZero() || at.Before(m.clock.look) {
 		m.clock.look = at

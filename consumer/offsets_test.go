@@ -14,6 +14,7 @@ import (
 	"github.com/ottla/ottla/internal/memnet"
 	"github.com/ottla/ottla/internal/sim"
 	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/ottlatest"
 )
 
 // The end of a log is asked for at the isolation level of the consumer.
@@ -116,4 +117,32 @@ func TestF39TheHighestTimestamp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestB043ALookUpKeepsNoTopicThatIsGivenUp: the topic is deleted, and given up
+// while it is looked for.
+func TestB043ALookUpKeepsNoTopicThatIsGivenUp(t *testing.T) {
+	inWorld(t, ottlatest.Config{Topics: map[string]int{"t1": 1, "t2": 1}, Journal: 100000}, func(ctx context.Context, w *world) {
+		c := w.consumer(Config{})
+		if err := c.Assign(ctx, map[kafka.TopicPartition]Start{tp("t1", 0): Earliest(), tp("t2", 0): Earliest()}); err != nil {
+			w.t.Fatal(err)
+		}
+		stop := drainAll(ctx, c)
+		settle(10 * time.Second)
+		if err := w.k.DeleteTopic("t2"); err != nil {
+			w.t.Fatal(err)
+		}
+		settle(2 * time.Second)
+		c.Remove(tp("t2", 0))
+		settle(20 * time.Second)
+		before := metadataRequests(w)
+		settle(time.Minute)
+		if n := metadataRequests(w) - before; n > 1 {
+			w.t.Errorf("%d Metadata requests in a minute for a topic that nobody reads", n)
+		}
+		if _, ok := w.c.CachedTopic("t2"); ok {
+			w.t.Error("the map still holds t2")
+		}
+		stop()
+	})
 }
