@@ -42,6 +42,11 @@ func (m *Map) check(t *testing.T) {
 			t.Error("the zero topic id is a key")
 		}
 	}
+	for id, name := range s.Names {
+		if e := s.Topics[name]; e.Topic == nil || e.Topic.ID != id {
+			t.Errorf("id %v leads to %q, which is not or no more that topic", id, name)
+		}
+	}
 	if _, ok := s.Broker(s.Controller); !ok && s.Controller != kafka.NoNode {
 		t.Errorf("controller %d is no broker", s.Controller)
 	}
