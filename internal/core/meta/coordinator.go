@@ -193,10 +193,7 @@ func (c *Coordinators) OnAnswer(now time.Time, l Lookup, resp *kmsg.FindCoordina
 	var out []Found
 	for _, key := range l.Keys {
 		k := CoordinatorKey{Kind: l.Kind, Key: key}
-		rc, ok := answers[key]
-		if !ok {
-			rc.ErrorCode = kerr.CoordinatorNotAvailable.Code
-		}
+		rc := answers[key] // one that is left out has no host
 		if rc.ErrorCode == 0 && (rc.NodeID < 0 || rc.Host == "" || rc.Port <= 0) {
 			rc.ErrorCode = kerr.CoordinatorNotAvailable.Code
 		}

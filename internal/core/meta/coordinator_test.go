@@ -106,6 +106,25 @@ func TestB052TheEmptyKeyHasItsOwnErrorAndAMissingAnswerIsAskedAgain(t *testing.T
 	}
 }
 
+func TestK8WhereNobodyCanBeReachedIsNotAvailable(t *testing.T) {
+	for name, bad := range map[string]kmsg.FindCoordinatorResponseCoordinator{
+		"node -1":    {Key: "g", NodeID: -1, Host: "b", Port: 9092},
+		"empty host": {Key: "g", NodeID: 1, Port: 9092},
+		"no port":    {Key: "g", NodeID: 1, Host: "b"},
+	} {
+		c := newCoordinators()
+		c.Want(epoch, key("g"))
+		l, _ := c.Next(epoch)
+		fs := c.OnAnswer(epoch, l, batched(bad))
+		if _, known := c.Known(key("g")); len(fs) != 0 || known || !c.Deadline().After(epoch) {
+			t.Errorf("%s: found %+v, known %v, looked up again at %v", name, fs, known, c.Deadline())
+		}
+		if err := c.Leave(key("g")); !errors.Is(err, kerr.CoordinatorNotAvailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestB049OnlyAnswersWithoutErrorAreCachedAnd15IsRepeatedWithBackoff(t *testing.T) {
 	c := newCoordinators()
 	c.Want(epoch, key("g"))
