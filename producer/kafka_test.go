@@ -291,7 +291,7 @@ func TestKafkaP14AfterAGivenUpBatchTheNextOneIsAccepted(t *testing.T) {
 	var line deafLine
 	cl := connectKafka(t, cluster.Config{Dial: line.dial, RequestTimeout: time.Second})
 	counted := &countingSeam{seam: clusterSeam{cl}}
-	p, err := start(counted, Config{RequestTimeout: time.Second, DeliveryTimeout: 15 * time.Second})
+	p, err := start(counted, Config{RequestTimeout: time.Second, DeliveryTimeout: 8 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

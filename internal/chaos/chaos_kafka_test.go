@@ -32,6 +32,8 @@ var brokers *realkafka.Cluster
 func TestMain(m *testing.M) {
 	os.Exit(sim.NoLeaks(func() int {
 		return realkafka.Run(m, realkafka.Options{Brokers: 3, Props: map[string]string{
+			"broker.heartbeat.interval.ms":             "500", // three brokers on a busy machine
+			"broker.session.timeout.ms":                "3000",
 			"min.insync.replicas":                      "2",
 			"transaction.state.log.min.isr":            "2",
 			"transaction.state.log.replication.factor": "3",
