@@ -59,7 +59,7 @@ func (d dialer) dialled(s *socket, err error) {
 	ready := false
 	switch {
 	case err == nil && s.dead:
-		l.barren++ // lost since; the next round dials again
+		l.barren.add() // lost since; the next round dials again
 	case err == nil:
 		s.ready, ready = true, true
 	case errors.Is(err, errNobodyWaits):
@@ -85,11 +85,11 @@ func (d dialer) pace(ctx context.Context) error {
 	l := d.lane
 	until, _ := l.peer.Failing()
 	l.mu.Lock()
-	barren := l.barren
+	lost := l.barren
 	l.mu.Unlock()
 	wait := time.Until(until)
-	if barren > 1 {
-		wait = max(wait, l.peer.cfg.backoff().Delay(barren-1, nil))
+	if lost.n > 1 {
+		wait = max(wait, time.Until(lost.last.Add(l.peer.cfg.backoff().Delay(lost.n-1, nil))))
 	}
 	if wait <= 0 {
 		return nil

@@ -774,6 +774,34 @@ func TestB058RetriesArePaced(t *testing.T) {
 	})
 }
 
+// TestB058ThePaceBehindLostSocketsCountsFromTheLastLoss has sockets that are lost
+// before any answer, then nothing for a minute: the next request waits for no
+// backoff. Mutation: a wait that begins with the dial.
+func TestB058ThePaceBehindLostSocketsCountsFromTheLastLoss(t *testing.T) {
+	inWorld(t, nil, func(c *brokerConn) {
+		if c.n < 8 {
+			c.hello()
+			c.next()
+			return
+		}
+		c.echo()
+	}, func(t *testing.T, w *world) {
+		l := w.lane(General)
+		began := time.Now()
+		for w.b.accepted() < 8 {
+			l.Do(t.Context(), metadata("lost"))
+		}
+		if took := time.Since(began); took < time.Second {
+			t.Errorf("8 sockets were lost within %v", took)
+		}
+		time.Sleep(time.Minute)
+		began = time.Now()
+		if o := await(t, start(l, metadata("late"))); o.err != nil || time.Since(began) > 20*time.Millisecond {
+			t.Errorf("after a minute a request takes %v: %v", time.Since(began), o.err)
+		}
+	})
+}
+
 // TestTheReconnectBackoffHasJitter is 50 ms ±20 % after the first failure, by
 // default, and not the same for every peer.
 func TestTheReconnectBackoffHasJitter(t *testing.T) {

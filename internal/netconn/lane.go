@@ -30,9 +30,17 @@ type Lane struct {
 	closed     error // cause of Close
 	phase      kafka.Phase
 	cancelDial context.CancelCauseFunc // of the dial under way, nil if none
-	barren     int                     // sockets in a row that were lost before any answer
+	barren     barren
 	stats      LaneStats
 }
+
+// barren counts sockets in a row that were lost before any answer.
+type barren struct {
+	n    int
+	last time.Time // when the last of them was lost
+}
+
+func (b *barren) add() { *b = barren{b.n + 1, time.Now()} }
 
 func (l *Lane) init(p *Peer, k Kind) {
 	l.peer, l.kind = p, k

@@ -99,7 +99,7 @@ func (s *socket) onFrame(f conn.Frame) bool {
 	}
 	if s.ready {
 		s.answers++
-		l.barren = 0
+		l.barren.n = 0
 	}
 	if s.flight.Len() == 0 {
 		s.armLocked()

@@ -87,7 +87,7 @@ func (s *socket) failAndUnlock(err error, read int, expired int32) {
 		l.sock, l.draining = nil, false
 	}
 	if protocol := (*kafka.ProtocolError)(nil); s.ready && s.answers == 0 && (isLoss(err) || errors.As(err, &protocol)) {
-		l.barren++
+		l.barren.add()
 	}
 	over := append(l.drainLocked(s, err, read, expired), l.strandedLocked()...)
 	l.stats.BytesIn += s.bytesIn.Load()
