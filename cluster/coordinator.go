@@ -175,9 +175,10 @@ func (c *client) forgetCoordinator(kind CoordinatorKind, key string, node kafka.
 // RequestCoordinator sends a request to the coordinator of a group, at the
 // version that req is set to, or if that is negative at the highest that both
 // sides speak; if the broker does not speak it, nothing is sent
-// and the error is a [*kafka.VersionError]. It makes one attempt: codes in the
-// answer are the caller's, who may call [Cluster.ForgetCoordinator]. A
-// coordinator that cannot be reached is forgotten.
+// and the error is a [*kafka.VersionError]. It makes one attempt and sends
+// nothing a second time: codes in the answer are the caller's, who may call
+// [Cluster.ForgetCoordinator], and so is an answer that was lost. A coordinator
+// that cannot be reached is forgotten.
 func (c *Cluster) RequestCoordinator(ctx context.Context, group string, req kmsg.Request) (kmsg.Response, error) {
 	b, err := c.Coordinator(ctx, GroupCoordinator, group)
 	if err != nil {
@@ -187,7 +188,9 @@ func (c *Cluster) RequestCoordinator(ctx context.Context, group string, req kmsg
 	if v < 0 {
 		v = netconn.NoBound
 	}
-	resp, err := c.send(ctx, b, req, v, v)
+	call := netconn.NewCall(ctx, req)
+	call.Min, call.Max, call.NoRedial = v, v, true
+	resp, err := c.sendOn(ctx, b, laneOf(req), call)
 	if err != nil {
 		c.coordinatorFailed(GroupCoordinator, group, b, err)
 		return nil, opError(apiName(req), b.ID, err)

@@ -118,6 +118,28 @@ func TestC43ALostLookUpLeavesTheRequestAfterItUndone(t *testing.T) {
 	})
 }
 
+// TestC43AMembersRequestIsSentOnce loses the answers of requests that a broker
+// would recognise if they came again. What came with the answer, such as an
+// assignment, does not come again, and a commit that was carried out may be
+// refused then: whoever keeps a membership has to know.
+func TestC43AMembersRequestIsSentOnce(t *testing.T) {
+	for _, req := range []kmsg.Request{
+		kmsg.NewPtrOffsetCommitRequest(), kmsg.NewPtrConsumerGroupHeartbeatRequest(), kmsg.NewPtrSyncGroupRequest(),
+		&kmsg.JoinGroupRequest{MemberID: "m"}, kmsg.NewPtrHeartbeatRequest(), kmsg.NewPtrLeaveGroupRequest(),
+	} {
+		inBubble(t, 2, func(t *testing.T, r *rig) {
+			r.coordinates("g", 2)
+			r.sim.Broker(2).Script(req.Key(), sim.Answer{End: sim.Reset})
+			c := r.connect()
+			req.SetVersion(-1)
+			_, err := c.RequestCoordinator(r.within(time.Minute), "g", req)
+			if n := r.sim.Broker(2).Count(req.Key()); n != 1 || err == nil || !kafka.MayHaveHappened(err) {
+				t.Errorf("%T: sent %d times, %v", req, n, err)
+			}
+		})
+	}
+}
+
 // TestC43ASlowMutationIsNotAskedOfASecondBroker holds the answer back for longer
 // than a request that changes nothing would wait.
 func TestC43ASlowMutationIsNotAskedOfASecondBroker(t *testing.T) {
