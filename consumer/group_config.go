@@ -33,8 +33,8 @@ const (
 	CommitPolled Commits = iota
 	// CommitMarked commits by itself what was marked: see [Consumer.Mark].
 	CommitMarked
-	// CommitManual commits only with [Consumer.Commit], [Consumer.CommitFinished]
-	// and [Consumer.CommitOffsets].
+	// CommitManual commits only with [Consumer.Commit], [Group.Commit] and
+	// [Group.CommitOffsets].
 	CommitManual
 )
 
@@ -60,6 +60,7 @@ type GroupConfig struct {
 	// broker without it is a *kafka.VersionError; it is never changed silently.
 	Protocol       kafka.GroupKind
 	Assignors      []Assignor // classic: in order of preference; nil = cooperative sticky
+	RackAware      bool       // classic: as the leader, give members what has a replica in their Config.Rack, after balance and before stickiness (KIP-881); RoundRobin does not
 	ServerAssignor string     // group.remote.assignor, consumer protocol; empty = the brokers' choice
 
 	SessionTimeout    time.Duration // session.timeout.ms; 0 = 45 s. The consumer protocol has the brokers' own for being thrown out
@@ -123,6 +124,8 @@ func (g *GroupConfig) checkProtocol() error {
 		return &configError{"Group.Protocol", "is none that a consumer can speak: " + g.Protocol.String()}
 	case g.Protocol == kafka.ConsumerGroup && len(g.Assignors) > 0:
 		return &configError{"Group.Assignors", "is for classic groups; Group.Protocol is consumer, which has Group.ServerAssignor"}
+	case g.Protocol == kafka.ConsumerGroup && g.RackAware:
+		return &configError{"Group.RackAware", "is for classic groups; Group.Protocol is consumer, whose assignors are the brokers'"}
 	case g.Protocol == kafka.ClassicGroup && g.ServerAssignor != "":
 		return &configError{"Group.ServerAssignor", "is for Group.Protocol consumer; classic groups have Group.Assignors"}
 	case g.Commits > CommitManual:

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/internal/core/group"
 	"github.com/ottla/ottla/kafka"
@@ -167,7 +169,8 @@ func (w *topicWatch) count() {
 	}
 	w.asking, w.again = true, false
 	w.m.c.tasks.Go(func(ctx context.Context) error {
-		w.counted(names, w.countAll(ctx, names))
+		counts := w.countAll(ctx, names)
+		w.counted(names, counts, w.racks(ctx, names))
 		return nil
 	})
 }
@@ -206,11 +209,60 @@ func (w *topicWatch) countAll(ctx context.Context, names []string) map[string]in
 // missingAfter is when topics that do not exist are looked for again.
 const missingAfter = time.Second
 
-func (w *topicWatch) counted(names []string, counts map[string]int32) {
+// racks finds out where the replicas of topics are, if plans are to know; nil
+// without an answer, as a plan that does not look at racks is better than none.
+func (w *topicWatch) racks(ctx context.Context, names []string) group.Racks {
+	if !w.m.cfg.RackAware || len(names) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, countPatience)
+	defer cancel()
+	req := kmsg.NewPtrMetadataRequest()
+	for _, name := range names {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = kmsg.StringPtr(name)
+		req.Topics = append(req.Topics, t)
+	}
+	resp, err := w.m.c.cluster.Request(ctx, req)
+	if err != nil {
+		w.m.c.cfg.Logger.Warn("the racks of replicas are not known", "group", w.m.cfg.ID, "err", err)
+		return nil
+	}
+	return racksIn(resp.(*kmsg.MetadataResponse))
+}
+
+func racksIn(resp *kmsg.MetadataResponse) group.Racks {
+	of := map[int32]string{}
+	for _, b := range resp.Brokers {
+		if b.Rack != nil {
+			of[b.NodeID] = *b.Rack
+		}
+	}
+	racks := group.Racks{}
+	for _, t := range resp.Topics {
+		if t.Topic == nil {
+			continue
+		}
+		parts := make([][]string, len(t.Partitions))
+		for _, p := range t.Partitions {
+			if p.Partition < 0 || int(p.Partition) >= len(parts) {
+				continue
+			}
+			for _, id := range p.Replicas {
+				parts[p.Partition] = append(parts[p.Partition], of[id])
+			}
+		}
+		racks[*t.Topic] = parts
+	}
+	return racks
+}
+
+func (w *topicWatch) counted(names []string, counts map[string]int32, racks group.Racks) {
 	w.m.mu.Lock()
 	w.asking = false
 	again := w.again
 	if slices.Equal(names, w.names) {
+		w.m.machine.OnRacks(racks)
 		w.m.machine.OnCounts(counts)
 	} else {
 		again = true

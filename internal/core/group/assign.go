@@ -29,7 +29,8 @@ type Member struct {
 	InstanceID string // of a static member
 	Topics     []string
 	Owned      []kafka.TopicPartition
-	Generation int32 // as of when Owned holds
+	Generation int32  // as of when Owned holds
+	Rack       string // empty if it has none
 }
 
 // Dropped counts what a leader left out of what members told it.
@@ -42,10 +43,18 @@ type Dropped struct {
 // Plan says which partitions each member gets. Every member is in it.
 type Plan map[string][]kafka.TopicPartition
 
-// divide makes a plan for members with distinct ids. counts are the partitions of
-// each topic that exists.
-func divide(assignor string, members []Member, counts map[string]int32, dropped *Dropped) Plan {
-	in := newInput(members, counts)
+// layout is what there is to divide: how many partitions each topic that exists
+// has, and, where plans look at racks, where their replicas are.
+type layout struct {
+	counts map[string]int32
+	racks  Racks
+}
+
+// divide makes a plan for members with distinct ids. With racks, the order is
+// balance, racks, stickiness (G16); roundrobin does not look at them.
+func divide(assignor string, members []Member, of layout, dropped *Dropped) Plan {
+	in := newInput(members, of.counts)
+	in.racks = of.racks.sets()
 	switch assignor {
 	case Range:
 		return in.byRange()
@@ -54,7 +63,7 @@ func divide(assignor string, members []Member, counts map[string]int32, dropped 
 	}
 	in.takeClaims(dropped)
 	var plan Plan
-	if in.equal() {
+	if in.racks == nil && in.equal() {
 		plan = in.stickyEqual()
 	} else {
 		plan = in.stickyMixed()
@@ -70,6 +79,7 @@ type input struct {
 	members []Member // in Java's order: static ones first, by instance id, then by member id
 	topics  []string // subscribed by somebody, existing, sorted
 	counts  []int32  // by topic
+	racks   Racks    // nil = plans do not look at them; as sets
 	subs    [][]int  // topics of each member, rising
 	users   [][]int  // members of each topic, rising
 	index   map[string]int
@@ -133,26 +143,6 @@ func (in *input) emptyPlan() Plan {
 func (in *input) give(p Plan, member, topic int, partition int32) {
 	id := in.members[member].ID
 	p[id] = append(p[id], kafka.TopicPartition{Topic: in.topics[topic], Partition: partition})
-}
-
-// byRange gives each member of a topic a run of its partitions.
-func (in *input) byRange() Plan {
-	plan := in.emptyPlan()
-	for t, users := range in.users {
-		each, extra := in.counts[t]/int32(len(users)), in.counts[t]%int32(len(users))
-		next := int32(0)
-		for i, m := range users {
-			n := each
-			if int32(i) < extra {
-				n++
-			}
-			for range n {
-				in.give(plan, m, t, next)
-				next++
-			}
-		}
-	}
-	return plan
 }
 
 // roundRobin deals all partitions out in turn, past members without the topic.

@@ -27,6 +27,7 @@ type classic struct {
 	assignor    string
 	leader      *roster          // the group if this member leads it
 	planned     map[string]int32 // counts that the leader's plan was made from
+	racks       Racks            // of the next plan, nil unless it is to look at them
 	skip        bool             // the leader is to keep the plan that there is (KIP-814)
 	due         bool             // a JoinGroup is to be sent
 	cause       string           // of the round, told to the broker (KIP-800)
@@ -319,7 +320,7 @@ func (m *Machine) OnCounts(counts map[string]int32) {
 	if c.skip || m.state != Syncing {
 		return
 	}
-	plan, err := c.leader.plan(c.planned)
+	plan, err := c.leader.plan(layout{c.planned, c.racks})
 	m.Counters.Blobs += c.leader.dropped.Blobs
 	m.Counters.Members += c.leader.dropped.Members
 	m.Counters.Claims += c.leader.dropped.Claims

@@ -6,24 +6,28 @@ import (
 	"github.com/ottla/ottla/kafka"
 )
 
-// flow is a division of partitions in numbers: how many of each topic each
-// member gets. It is a flow from topics to members to one sink, whose cost is
+// flow is a division of partitions in numbers: how many of each kind each
+// member gets. It is a flow from kinds to members to one sink, whose cost is
 // convex: a division is best if no cycle of single steps makes it cheaper.
 type flow struct {
-	in      *input
-	edges   []edge
-	ofTopic [][]int // edges by topic
-	ofMem   [][]int // edges by member
-	load    []int64 // of each member
-	big     int64   // weight of balance against moves
-	left    int     // steps that may still be taken
+	in     *input
+	kinds  []kind
+	kindOf map[kafka.TopicPartition]int
+	edges  []edge
+	ofKind [][]int // edges by kind
+	ofMem  [][]int // edges by member
+	load   []int64 // of each member
+	far    int64   // weight of racks against moves
+	big    int64   // weight of balance against racks
+	left   int     // steps that may still be taken
 }
 
-// edge is what one member gets of one topic.
+// edge is what one member gets of one kind of partitions.
 type edge struct {
-	topic, member int
-	n             int64 // partitions given
-	owned         int64 // partitions that the member owned
+	kind, member int
+	n            int64 // partitions given
+	owned        int64 // partitions that the member owned
+	far          int64 // cost of each that its replicas are in other racks
 }
 
 // maxSteps bounds the search for huge groups of mixed subscriptions: beyond it
@@ -32,40 +36,58 @@ const maxSteps = 400_000_000
 
 func newFlow(in *input) *flow {
 	f := &flow{
-		in: in, left: maxSteps, load: make([]int64, len(in.members)),
-		ofTopic: make([][]int, len(in.topics)), ofMem: make([][]int, len(in.members)),
+		in: in, left: maxSteps, load: make([]int64, len(in.members)), kinds: in.kinds(),
+		kindOf: map[kafka.TopicPartition]int{}, ofMem: make([][]int, len(in.members)),
 	}
-	for t, users := range in.users {
-		f.big += int64(in.counts[t])
-		for _, m := range users {
-			f.ofTopic[t] = append(f.ofTopic[t], len(f.edges))
-			f.ofMem[m] = append(f.ofMem[m], len(f.edges))
-			f.edges = append(f.edges, edge{topic: t, member: m})
+	f.ofKind = make([][]int, len(f.kinds))
+	total := int64(0)
+	for k, of := range f.kinds {
+		total += int64(len(of.partitions))
+		for _, p := range of.partitions {
+			f.kindOf[kafka.TopicPartition{Topic: in.topics[of.topic], Partition: p}] = k
 		}
 	}
-	f.big = 2*f.big + 2
+	f.far = 2*total + 2
+	f.big = f.far
+	if in.racks != nil {
+		f.big *= f.far
+	}
+	for k, of := range f.kinds {
+		for _, m := range in.users[of.topic] {
+			e := edge{kind: k, member: m}
+			if in.racks != nil && !near(in.members[m].Rack, of.racks) {
+				e.far = f.far
+			}
+			f.ofKind[k] = append(f.ofKind[k], len(f.edges))
+			f.ofMem[m] = append(f.ofMem[m], len(f.edges))
+			f.edges = append(f.edges, e)
+		}
+	}
 	return f
 }
 
 // start keeps what is owned, gives the rest to the least loaded, and evens
 // out what one step can.
 func (f *flow) start() {
-	left := slices.Clone(f.in.counts)
+	left := make([]int, len(f.kinds))
+	for k, of := range f.kinds {
+		left[k] = len(of.partitions)
+	}
 	for m, tps := range f.in.owned {
 		for _, tp := range tps {
-			e := f.edge(f.in.index[tp.Topic], m)
+			e := f.edge(f.kindOf[tp], m)
 			if e == nil {
 				continue
 			}
 			e.owned++
 			e.n++
 			f.load[m]++
-			left[e.topic]--
+			left[e.kind]--
 		}
 	}
-	for t := range left {
-		for range left[t] {
-			f.add(f.least(t), 1)
+	for k := range left {
+		for range left[k] {
+			f.add(f.least(k), 1)
 		}
 	}
 	for m := range f.ofMem {
@@ -74,13 +96,13 @@ func (f *flow) start() {
 	}
 }
 
-// edge is the edge of a topic and a member, nil if that does not subscribe.
-func (f *flow) edge(topic, member int) *edge {
-	i, ok := slices.BinarySearchFunc(f.ofTopic[topic], member, func(e, m int) int { return f.edges[e].member - m })
+// edge is the edge of a kind and a member, nil if that does not subscribe.
+func (f *flow) edge(kind, member int) *edge {
+	i, ok := slices.BinarySearchFunc(f.ofKind[kind], member, func(e, m int) int { return f.edges[e].member - m })
 	if !ok {
 		return nil
 	}
-	return &f.edges[f.ofTopic[topic][i]]
+	return &f.edges[f.ofKind[kind][i]]
 }
 
 func (f *flow) add(edge int, n int64) {
@@ -89,10 +111,10 @@ func (f *flow) add(edge int, n int64) {
 	f.load[e.member] += n
 }
 
-// least is the edge of a topic to its least loaded member.
-func (f *flow) least(topic int) int {
-	best := f.ofTopic[topic][0]
-	for _, e := range f.ofTopic[topic] {
+// least is the edge of a kind to its least loaded member.
+func (f *flow) least(kind int) int {
+	best := f.ofKind[kind][0]
+	for _, e := range f.ofKind[kind] {
 		if f.load[f.edges[e].member] < f.load[f.edges[best].member] {
 			best = e
 		}
@@ -101,14 +123,14 @@ func (f *flow) least(topic int) int {
 }
 
 // evenOut gives one partition of an overloaded member to the least loaded one
-// of its topic, if that helps.
+// of its kind, if that helps.
 func (f *flow) evenOut(m int) bool {
 	for _, from := range f.ofMem[m] {
 		if f.edges[from].n == 0 {
 			continue
 		}
-		f.left -= len(f.ofTopic[f.edges[from].topic])
-		to := f.least(f.edges[from].topic)
+		f.left -= len(f.ofKind[f.edges[from].kind])
+		to := f.least(f.edges[from].kind)
 		if f.load[f.edges[to].member] < f.load[m]-1 && f.left > 0 {
 			f.add(from, -1)
 			f.add(to, 1)
@@ -118,20 +140,20 @@ func (f *flow) evenOut(m int) bool {
 	return false
 }
 
-// more is the cost in moves of giving one more along an edge, less that of
-// giving one less.
+// more is the cost in racks and moves of giving one more along an edge, less that
+// of giving one less.
 func (e *edge) more() int64 {
 	if e.n < e.owned {
-		return -1
+		return e.far - 1
 	}
-	return 0
+	return e.far
 }
 
 func (e *edge) less() int64 {
 	if e.n <= e.owned {
-		return 1
+		return 1 - e.far
 	}
-	return 0
+	return -e.far
 }
 
 // improve follows cycles that make the division cheaper until there is none.
@@ -145,7 +167,7 @@ func (f *flow) improve() {
 }
 
 // search looks for a cycle of negative cost (Bellman and Ford). Nodes are the
-// members, then the topics, then the sink.
+// members, then the kinds, then the sink.
 type search struct {
 	f    *flow
 	dist []int64
@@ -160,7 +182,7 @@ type step struct {
 }
 
 func newSearch(f *flow) *search {
-	n := len(f.in.members) + len(f.in.topics) + 1
+	n := len(f.in.members) + len(f.kinds) + 1
 	s := &search{f: f, dist: make([]int64, n), from: make([]step, n), mark: make([]int, n)}
 	for i := range s.from {
 		s.from[i] = step{-1, -1}
@@ -196,9 +218,9 @@ func (s *search) pass() bool {
 	}
 	for i := range f.edges {
 		e := &f.edges[i]
-		relax(members+e.topic, e.member, i, e.more())
+		relax(members+e.kind, e.member, i, e.more())
 		if e.n > 0 {
-			relax(e.member, members+e.topic, i, e.less())
+			relax(e.member, members+e.kind, i, e.less())
 		}
 	}
 	for m, load := range f.load {
@@ -233,7 +255,7 @@ func (s *search) follow(node int) {
 	for n := node; ; {
 		st := s.from[n]
 		if st.edge >= 0 {
-			if n < members { // topic to member: one more
+			if n < members { // kind to member: one more
 				s.f.add(st.edge, 1)
 			} else {
 				s.f.add(st.edge, -1)
@@ -245,26 +267,23 @@ func (s *search) follow(node int) {
 	}
 }
 
-// plan names the partitions: members keep of a topic what they owned, lowest
+// plan names the partitions: members keep of a kind what they owned, lowest
 // first, up to their number, and get the rest in order.
 func (f *flow) plan() Plan {
 	plan := f.in.emptyPlan()
-	taken := make([][]bool, len(f.in.counts))
-	for t, n := range f.in.counts {
-		taken[t] = make([]bool, n)
-	}
+	taken := map[kafka.TopicPartition]bool{}
 	for m, tps := range f.in.owned {
 		for _, tp := range tps {
-			t := f.in.index[tp.Topic]
-			if e := f.edge(t, m); e != nil && e.n > 0 {
-				f.in.give(plan, m, t, tp.Partition)
-				taken[t][tp.Partition] = true
+			k := f.kindOf[tp]
+			if e := f.edge(k, m); e != nil && e.n > 0 {
+				f.in.give(plan, m, f.kinds[k].topic, tp.Partition)
+				taken[tp] = true
 				e.n--
 			}
 		}
 	}
-	for t := range f.ofTopic {
-		f.giveRest(plan, t, taken[t])
+	for k := range f.kinds {
+		f.giveRest(plan, k, taken)
 	}
 	for _, tps := range plan {
 		slices.SortFunc(tps, kafka.TopicPartition.Compare)
@@ -272,18 +291,18 @@ func (f *flow) plan() Plan {
 	return plan
 }
 
-// giveRest gives the partitions of a topic that nobody kept.
-func (f *flow) giveRest(plan Plan, topic int, taken []bool) {
-	i := 0
-	for p := range taken {
-		if taken[p] {
+// giveRest gives the partitions of a kind that nobody kept.
+func (f *flow) giveRest(plan Plan, kind int, taken map[kafka.TopicPartition]bool) {
+	i, of := 0, f.kinds[kind]
+	for _, p := range of.partitions {
+		if taken[kafka.TopicPartition{Topic: f.in.topics[of.topic], Partition: p}] {
 			continue
 		}
-		for f.edges[f.ofTopic[topic][i]].n == 0 {
+		for f.edges[f.ofKind[kind][i]].n == 0 {
 			i++
 		}
-		e := &f.edges[f.ofTopic[topic][i]]
-		f.in.give(plan, e.member, topic, int32(p))
+		e := &f.edges[f.ofKind[kind][i]]
+		f.in.give(plan, e.member, of.topic, p)
 		e.n--
 	}
 }

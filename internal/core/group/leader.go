@@ -37,7 +37,7 @@ func newRoster(assignor string, listed []kmsg.JoinGroupResponseMember) *roster {
 		if err != nil {
 			r.dropped.Blobs++
 		} else {
-			m.Topics = s.Topics
+			m.Topics, m.Rack = s.Topics, s.Rack
 			m.Owned, m.Generation = s.claim(assignor)
 			r.topics = append(r.topics, s.Topics...)
 		}
@@ -50,9 +50,9 @@ func newRoster(assignor string, listed []kmsg.JoinGroupResponseMember) *roster {
 
 // plan divides the partitions, and checks the outcome: a wrong plan would have
 // partitions read twice or not at all.
-func (r *roster) plan(counts map[string]int32) (Plan, error) {
-	p := divide(r.assignor, r.members, counts, &r.dropped)
-	return p, r.check(p, counts)
+func (r *roster) plan(of layout) (Plan, error) {
+	p := divide(r.assignor, r.members, of, &r.dropped)
+	return p, r.check(p, of.counts)
 }
 
 // check holds that every member is in the plan, that nothing is given twice,
