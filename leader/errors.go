@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/internal/core/lead"
 	"github.com/ottla/ottla/internal/core/retry"
@@ -110,7 +112,9 @@ func hopeless(err error) bool {
 }
 
 // IsFence reports whether err says that a later leader, or the coordinator,
-// has fenced the pair that was used.
+// has fenced the pair that was used. It knows errors of package kerr too, as
+// other clients give them.
 func IsFence(err error) bool {
-	return errors.Is(err, ErrFenced) || lead.Fenced(kafka.CodeOf(err))
+	var other *kerr.Error
+	return errors.Is(err, ErrFenced) || lead.Fenced(kafka.CodeOf(err)) || errors.As(err, &other) && lead.Fenced(other.Code)
 }

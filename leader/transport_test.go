@@ -20,7 +20,7 @@ import (
 )
 
 // The partition of a role, as published and as derived from the rule.
-func TestB1PartitionsOfRoles(t *testing.T) {
+func TestPartitionsOfRoles(t *testing.T) {
 	counts := []int32{1, 2, 3, 7, 12, 16, 50, 64}
 	for role, want := range map[string][]int32{
 		"controller": {0, 0, 2, 5, 8, 12, 6, 28}, "dispatcher": {0, 0, 1, 3, 10, 10, 6, 26}, "role-a": {0, 0, 2, 1, 2, 10, 40, 42},
@@ -50,8 +50,8 @@ func TestB1PartitionsOfRoles(t *testing.T) {
 	}
 }
 
-// F10, S1, S2: what cannot work is refused before anything is sent.
-func TestF10S1S2AConfigurationThatCannotWorkIsRefused(t *testing.T) {
+// What cannot work is refused before anything is sent.
+func TestF10AConfigurationThatCannotWorkIsRefused(t *testing.T) {
 	k := refusing{t}
 	for name, cfg := range map[string]Config{
 		"long member": {Member: strings.Repeat("m", 250)}, "member not UTF-8": {Member: "\xff"}, "negative lease": {Lease: -1},
@@ -136,38 +136,7 @@ func TestS4TheTopicIsMadeOnFirstUseAndOneThatIsThereIsTaken(t *testing.T) {
 	})
 }
 
-func TestS5S6S8S9S12OneElectorLeadsManyRoles(t *testing.T) {
-	onStage(t, model.Config{TransactionVersion: 2}, func(t *testing.T, s *stage) {
-		e := s.member("a")
-		terms := map[string]*Term{}
-		for _, role := range []string{"controller", "role-b", "a", "dispatcher"} {
-			terms[role] = win(t, e, role)
-		}
-		time.Sleep(2 * brief.Lease)
-		for role, tm := range terms {
-			if tm.Err() != nil || e.Held(role) != tm {
-				t.Errorf("%s: %v", role, tm.Err())
-			}
-			if err := tm.Resign(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if e.Held(role) != nil {
-				t.Errorf("S9: %s is still held", role)
-			}
-		}
-		s.with(func(m *model.Cluster) {
-			for role, tm := range terms {
-				for _, l := range leases(m, role) {
-					if l.writer.ID != tm.Token().ID || !l.gone && l.lease.Token != tm.Token() {
-						t.Errorf("S12: a lease of %s is written under %v", role, l.writer)
-					}
-				}
-			}
-		})
-	})
-}
-
-func TestF7S7ASecondCampaignOfAProcessWaitsForTheFirst(t *testing.T) {
+func TestF7ASecondCampaignOfAProcessWaitsForTheFirst(t *testing.T) {
 	onStage(t, model.Config{TransactionVersion: 2}, func(t *testing.T, s *stage) {
 		e := s.member("a")
 		first := win(t, e, "r")
@@ -186,7 +155,7 @@ func TestF7S7ASecondCampaignOfAProcessWaitsForTheFirst(t *testing.T) {
 	})
 }
 
-func TestS10E1AReadIsCommittedInOrderAndDropsWhatIsForeign(t *testing.T) {
+func TestS10AReadIsCommittedInOrderAndDropsWhatIsForeign(t *testing.T) {
 	onStage(t, model.Config{TransactionVersion: 2}, func(t *testing.T, s *stage) {
 		a := s.member("a")
 		for _, role := range []string{"controller", "role-b"} { // they share a partition
@@ -210,7 +179,7 @@ func TestS10E1AReadIsCommittedInOrderAndDropsWhatIsForeign(t *testing.T) {
 	})
 }
 
-func TestS11B3TheRegistrarsIdentityIsNobodysRole(t *testing.T) {
+func TestB3TheRegistrarsIdentityIsNobodysRole(t *testing.T) {
 	onStage(t, model.Config{TransactionVersion: 2}, func(t *testing.T, s *stage) {
 		a := s.member("a")
 		ta := win(t, a, "r")
@@ -236,22 +205,22 @@ func TestS11B3TheRegistrarsIdentityIsNobodysRole(t *testing.T) {
 	})
 }
 
-func TestS14S16I7AbsentPairsAndFences(t *testing.T) {
+func TestS14AnUnknownIdHasNoEpoch(t *testing.T) {
 	onStage(t, model.Config{TransactionVersion: 2}, func(t *testing.T, s *stage) {
 		a := s.member("a")
 		if d, err := a.coords.describe(within(t, time.Minute), "never-led"); err != nil || d.Known() {
-			t.Errorf("I7: an unknown id is %+v, %v", d, err)
+			t.Errorf("an unknown id is %+v, %v", d, err)
+		}
+		tm := win(t, a, "r")
+		if d, err := a.coords.describe(within(t, time.Minute), "r"); err != nil || d.Pair != tm.Token() {
+			t.Errorf("a led role is at %+v, %v", d, err)
+		}
+		s.links["a"].setCut(true, func(key int16) bool { return key == 10 }) // FindCoordinator
+		a.coords.forget("r")
+		if _, err := a.Describe(within(t, 5*time.Second), "r"); !errors.Is(err, ErrAdmin) {
+			t.Errorf("a failed look-up: %v", err)
 		}
 	})
-	for code, want := range map[int16]bool{47: true, 90: true, 49: true, 48: false, 53: false, 51: false} {
-		err := &Error{Kind: ErrProducer, Err: &kafka.OpError{Op: "x", Err: kafka.CodeError(code, nil)}}
-		if IsFence(err) != want {
-			t.Errorf("S16: code %d, wrapped: fence %v", code, !want)
-		}
-	}
-	if !IsFence(&Error{Kind: ErrFenced}) || IsFence(&Error{Kind: ErrExpired}) {
-		t.Error("S16: the package's own errors")
-	}
 }
 
 func TestG4G5G6TheEndIsToldOnceWithItsReason(t *testing.T) {
