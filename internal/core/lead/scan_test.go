@@ -58,7 +58,7 @@ func answer(batches ...[]byte) kmsg.FetchResponseTopicPartition {
 	return p
 }
 
-func TestE2E3ThePositionComesFromBatchEndsAndAbortedRecordsAreInvisible(t *testing.T) {
+func TestE2ThePositionComesFromBatchEndsAndAbortedRecordsAreInvisible(t *testing.T) {
 	p := answer(
 		sealed(10, 1, true, compress.None, "a", "b"), marker(12, 1, true),
 		sealed(13, 2, true, compress.Zstd, "c"), sealed(14, 1, true, compress.None, "d"), marker(15, 2, false),
