@@ -118,7 +118,7 @@ func (s *stage) noTerm(ch <-chan *Term, why string) {
 	}
 }
 
-func TestScenario01And04ASuspendedLeaderIsOverBeforeItDoesAnything(t *testing.T) {
+func TestScenario1ASuspendedLeaderIsOverBeforeItDoesAnything(t *testing.T) {
 	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
 		a, b := s.member("a"), s.member("b")
 		ta := win(t, a, "r")
@@ -148,7 +148,7 @@ func TestScenario01And04ASuspendedLeaderIsOverBeforeItDoesAnything(t *testing.T)
 	})
 }
 
-func TestScenario02ALeaderThatSleptAloneLeadsAnewInANewTerm(t *testing.T) {
+func TestScenario2ALeaderThatSleptAloneLeadsAnewInANewTerm(t *testing.T) {
 	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
 		a := s.member("a")
 		ta := win(t, a, "r")
@@ -165,7 +165,7 @@ func TestScenario02ALeaderThatSleptAloneLeadsAnewInANewTerm(t *testing.T) {
 	})
 }
 
-func TestScenario03And12ATimeoutOfTheCoordinatorIsToldApartFromARival(t *testing.T) {
+func TestScenario3ATimeoutOfTheCoordinatorIsToldApartFromARival(t *testing.T) {
 	onStage(t, model.Config{Sweep: time.Second}, func(t *testing.T, s *stage) {
 		a := s.member("a", func(c *Config) { c.Lease, c.Renew, c.StopMargin = time.Minute, 5*time.Second, 5*time.Second })
 		ta := win(t, a, "r")
@@ -191,40 +191,38 @@ func TestScenario03And12ATimeoutOfTheCoordinatorIsToldApartFromARival(t *testing
 	})
 }
 
-func TestScenario05And06ALeaderThatIsCutOffStopsByItsClock(t *testing.T) {
-	cuts := map[string]func(int16) bool{
-		"coordinator": func(key int16) bool { return key >= 22 && key <= 26 },
-		"partition":   func(key int16) bool { return key <= 2 },
-		"everything":  nil,
-	}
-	for name, cut := range cuts {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, model.Config{}, func(t *testing.T, s *stage) {
-				a, b := s.member("a"), s.member("b")
-				ta := win(t, a, "r")
-				next := s.candidate(b, "r")
-				time.Sleep(time.Second)
-				began := time.Now()
-				s.links["a"].setCut(true, cut)
-				<-ta.Done()
-				if took := time.Since(began); took > brief.Lease-brief.StopMargin || !errors.Is(ta.Err(), ErrExpired) {
-					t.Errorf("it ended after %v with %v", took, ta.Err())
-				}
-				select {
-				case tb := <-next:
-					t.Errorf("%s leads before it ended", tb.Member())
-				default:
-				}
-				tb, took := s.after(next, time.Minute)
-				if took > brief.Lease || tb.Number() <= ta.Number() {
-					t.Errorf("taken over after %v in term %d", took, tb.Number())
-				}
-			})
-		})
-	}
+func TestScenario5ALeaderThatIsCutOffFromTheCoordinatorStopsByItsClock(t *testing.T) {
+	testCutOff(t, func(key int16) bool { return key >= 22 && key <= 26 })
 }
 
-func TestScenario06AnOpenTransactionIsEndedWhereOnlyThePartitionIsOutOfReach(t *testing.T) {
+func TestScenario6ALeaderThatIsCutOffFromThePartitionStopsByItsClock(t *testing.T) {
+	testCutOff(t, func(key int16) bool { return key <= 2 })
+}
+
+func TestG2G3ALeaderThatIsCutOffFromEverythingStopsByItsClock(t *testing.T) { testCutOff(t, nil) }
+
+// testCutOff has a leader without some requests, all if cut is nil.
+func testCutOff(t *testing.T, cut func(key int16) bool) {
+	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+		a, b := s.member("a"), s.member("b")
+		ta := win(t, a, "r")
+		next := s.candidate(b, "r")
+		time.Sleep(time.Second)
+		began := time.Now()
+		s.links["a"].setCut(true, cut)
+		<-ta.Done()
+		if took := time.Since(began); took > brief.Lease-brief.StopMargin || !errors.Is(ta.Err(), ErrExpired) {
+			t.Errorf("it ended after %v with %v", took, ta.Err())
+		}
+		s.noTerm(next, "before it ended")
+		tb, took := s.after(next, time.Minute)
+		if took > brief.Lease || tb.Number() <= ta.Number() {
+			t.Errorf("taken over after %v in term %d", took, tb.Number())
+		}
+	})
+}
+
+func TestScenario6AnOpenTransactionIsEndedWhereOnlyThePartitionIsOutOfReach(t *testing.T) {
 	onStage(t, model.Config{Sweep: time.Hour, MaxTimeout: 2 * time.Hour}, func(t *testing.T, s *stage) {
 		ta := win(t, s.member("a"), "r")
 		s.links["a"].setCut(true, func(key int16) bool { return key == 0 })
@@ -238,7 +236,7 @@ func TestScenario06AnOpenTransactionIsEndedWhereOnlyThePartitionIsOutOfReach(t *
 	})
 }
 
-func TestScenario07WithoutAFreshReadNobodyChallenges(t *testing.T) {
+func TestScenario7WithoutAFreshReadNobodyChallenges(t *testing.T) {
 	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
 		a, b := s.member("a"), s.member("b")
 		ta := win(t, a, "r")
@@ -261,41 +259,49 @@ func TestScenario07WithoutAFreshReadNobodyChallenges(t *testing.T) {
 	})
 }
 
-func TestScenario08To10AnswersOfTheCoordinatorAreLost(t *testing.T) {
-	for _, key := range []int16{22, 24, 26, 0} {
-		t.Run(kmsg.NameForKey(key), func(t *testing.T) {
-			onStage(t, model.Config{}, func(t *testing.T, s *stage) {
-				a := s.member("a")
-				var lose atomic.Int32
-				lose.Store(2)
-				s.links["a"].set(func(l *link) {
-					l.drop = func(req kmsg.Request) bool {
-						if req.Key() != key || lose.Load() == 0 || key == 22 && req.(*kmsg.InitProducerIDRequest).TransactionalID == nil {
-							return false
-						}
-						lose.Add(-1)
-						return true
-					}
-				})
-				ta := win(t, a, "r")
-				time.Sleep(time.Minute)
-				if ta.Err() != nil || lose.Load() > 0 {
-					t.Fatalf("two lost answers of %s cost the leadership: %v", kmsg.NameForKey(key), ta.Err())
-				}
-				lose.Store(2) // and in office
-				time.Sleep(time.Minute)
-				if ta.Err() != nil {
-					t.Errorf("in office: %v", ta.Err())
-				}
-				s.with(func(m *model.Cluster) {
-					ls := leases(m, "r")
-					if last := ls[len(ls)-1]; last.term != ta.Number() || last.lease.Token != ta.Token() {
-						t.Errorf("the newest lease has term %d and token %v, want %d and %v", last.term, last.lease.Token, ta.Number(), ta.Token())
-					}
-				})
-			})
-		})
+func TestScenario8AnswersOfInitProducerIdAreLost(t *testing.T) { testLostAnswers(t, 22) }
+
+func TestScenario10AnswersOfEndTxnAreLost(t *testing.T) { testLostAnswers(t, 26) }
+
+func TestG11G12AnswersOfTheOtherRequestsAreLost(t *testing.T) {
+	for _, key := range []int16{24, 0} {
+		t.Run(kmsg.NameForKey(key), func(t *testing.T) { testLostAnswers(t, key) })
 	}
+}
+
+// testLostAnswers has the answers to two requests lost while the role is taken,
+// and two in office.
+func testLostAnswers(t *testing.T, key int16) {
+	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+		a := s.member("a")
+		var lose atomic.Int32
+		lose.Store(2)
+		s.links["a"].set(func(l *link) {
+			l.drop = func(req kmsg.Request) bool {
+				if req.Key() != key || lose.Load() == 0 || key == 22 && req.(*kmsg.InitProducerIDRequest).TransactionalID == nil {
+					return false
+				}
+				lose.Add(-1)
+				return true
+			}
+		})
+		ta := win(t, a, "r")
+		time.Sleep(time.Minute)
+		if ta.Err() != nil || lose.Load() > 0 {
+			t.Fatalf("two lost answers of %s cost the leadership: %v", kmsg.NameForKey(key), ta.Err())
+		}
+		lose.Store(2) // and in office
+		time.Sleep(time.Minute)
+		if ta.Err() != nil {
+			t.Errorf("in office: %v", ta.Err())
+		}
+		s.with(func(m *model.Cluster) {
+			ls := leases(m, "r")
+			if last := ls[len(ls)-1]; last.term != ta.Number() || last.lease.Token != ta.Token() {
+				t.Errorf("the newest lease has term %d and token %v, want %d and %v", last.term, last.lease.Token, ta.Number(), ta.Token())
+			}
+		})
+	})
 }
 
 func TestScenario11AnOpenTransactionOfADeadLeaderIsWaitedOut(t *testing.T) {
@@ -370,7 +376,7 @@ func TestScenario14ChangesOfTheLevelAreNotNoticed(t *testing.T) {
 	})
 }
 
-func TestScenario15And16EpochsRunOutAndTermsGrow(t *testing.T) {
+func TestScenario15EpochsRunOutAndTermsGrow(t *testing.T) {
 	onStage(t, model.Config{MaxEpoch: 9}, func(t *testing.T, s *stage) {
 		a, b := s.member("a"), s.member("b")
 		last, ids := int64(-1), map[kafka.ProducerID]bool{}
@@ -550,8 +556,44 @@ func TestScenario23AGrownTopicEndsTheChallenges(t *testing.T) {
 	})
 }
 
-func TestScenario25And26Replicas(t *testing.T) {
-	for key, codes := range map[int16][]int16{0: {19, 20}, 24: {15}, 26: {15}} {
+func TestScenario25TooFewReplicasOfThePartition(t *testing.T) {
+	testRefusals(t, map[int16][]int16{0: {19, 20}})
+}
+
+func TestScenario26TooFewReplicasOfTheCoordinatorsLog(t *testing.T) {
+	testRefusals(t, map[int16][]int16{24: {15}, 26: {15}})
+	t.Run("an acquisition waits", func(t *testing.T) {
+		onStage(t, model.Config{TransactionVersion: 2}, func(t *testing.T, s *stage) {
+			a := s.member("a")
+			began := time.Now()
+			s.links["a"].set(func(l *link) {
+				l.answer = func(req kmsg.Request) int16 {
+					if q, ok := req.(*kmsg.InitProducerIDRequest); ok && q.TransactionalID != nil && time.Since(began) < time.Minute {
+						return 15
+					}
+					return 0
+				}
+			})
+			all := s.journal()
+			if tm := win(t, a, "r"); tm.Token().Epoch != 1 || time.Since(began) < time.Minute {
+				t.Errorf("the token is %v after %v", tm.Token(), time.Since(began))
+			}
+			n := 0
+			for _, w := range steps(all(), "a") {
+				if w == "mint" {
+					n++
+				}
+			}
+			if n > 600 {
+				t.Errorf("it asked %d times in a minute", n)
+			}
+		})
+	})
+}
+
+// testRefusals has a leader meet five answers with a code, and then all.
+func testRefusals(t *testing.T, all map[int16][]int16) {
+	for key, codes := range all {
 		for _, code := range codes {
 			onStage(t, model.Config{TransactionVersion: 2}, func(t *testing.T, s *stage) {
 				a := s.member("a")
@@ -581,27 +623,65 @@ func TestScenario25And26Replicas(t *testing.T) {
 	}
 }
 
-func TestScenario27To29WallClocksAreNotBelieved(t *testing.T) {
+// clocks has a leader and a standby who saw its lease arrive.
+func clocks(t *testing.T, f func(t *testing.T, s *stage, ta *Term, next <-chan *Term)) {
 	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
-		a, b := s.member("a"), s.member("b")
-		ta := win(t, a, "r")
-		next := s.candidate(b, "r")
+		ta := win(t, s.member("a"), "r")
+		next := s.candidate(s.member("b"), "r")
 		time.Sleep(2 * brief.Renew)
-		s.links["b"].set(func(l *link) { l.skew = 10 * time.Minute })        // a standby far ahead
-		for _, skew := range []time.Duration{time.Hour, -2 * time.Hour, 0} { // and a leader whose clock jumps
-			s.links["a"].set(func(l *link) { l.skew = skew })
-			time.Sleep(3 * brief.Lease)
+		f(t, s, ta, next)
+		if n := s.mintsOf("a"); n != 1 {
+			t.Errorf("the leader took %d epochs", n)
 		}
-		if ta.Err() != nil || s.mintsOf("b") != 0 {
-			t.Errorf("preempted by a clock: %v, %d epochs taken", ta.Err(), s.mintsOf("b"))
+	})
+}
+
+func (s *stage) skew(member string, d time.Duration) {
+	s.links[member].set(func(l *link) { l.skew = d })
+}
+
+func TestScenario27TheLeadersClockJumpsForward(t *testing.T) {
+	clocks(t, func(t *testing.T, s *stage, ta *Term, next <-chan *Term) {
+		s.skew("a", time.Hour)
+		time.Sleep(brief.Renew + time.Second) // its lease ends an hour ahead
+		if ta.Err() != nil {
+			t.Errorf("it cost the leadership: %v", ta.Err())
 		}
-		s.links["a"].set(func(l *link) { l.skew = time.Hour })
-		time.Sleep(brief.Renew + time.Second) // its last lease ends an hour ahead
 		s.links["a"].setCut(true, nil)
 		if _, took := s.after(next, 10*time.Minute); took > brief.Lease+brief.Stagger+2*time.Second {
 			t.Errorf("the wait was not capped by the lease: %v", took)
 		}
 	})
+}
+
+func TestScenario28TheLeadersClockJumpsBack(t *testing.T) {
+	clocks(t, func(t *testing.T, s *stage, ta *Term, next <-chan *Term) {
+		s.skew("a", -2*time.Hour)
+		all := s.journal()
+		time.Sleep(5 * brief.Lease)
+		if ta.Err() != nil || s.mintsOf("b") != 0 {
+			t.Errorf("preempted: %v, %d epochs taken", ta.Err(), s.mintsOf("b"))
+		}
+		if n := len(steps(all(), "a")) / 2; n < 12 {
+			t.Errorf("%d renewals in five leases", n)
+		}
+	})
+}
+
+func TestScenario29AStandbysClockIsFarOff(t *testing.T) {
+	for _, skew := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
+		clocks(t, func(t *testing.T, s *stage, ta *Term, next <-chan *Term) {
+			s.skew("b", skew)
+			time.Sleep(5 * brief.Lease)
+			if ta.Err() != nil || s.mintsOf("b") != 0 {
+				t.Errorf("skew %v, preempted: %v, %d epochs taken", skew, ta.Err(), s.mintsOf("b"))
+			}
+			s.links["a"].setCut(true, nil)
+			if _, took := s.after(next, time.Minute); took > brief.Lease+2*time.Second {
+				t.Errorf("skew %v, the wait grew to %v", skew, took)
+			}
+		})
+	}
 }
 
 func TestScenario30RightsThatAreMissingAreNamed(t *testing.T) {
