@@ -67,22 +67,22 @@ func TestB248TheHoldersWrittenLeaseCounts(t *testing.T) {
 }
 
 func TestB250TheRoleIsGivenUpAfterTheWorkHasStopped(t *testing.T) {
-	for stops, handedOver := range map[time.Duration]bool{3 * time.Second: true, time.Hour: false} {
+	for stops, handedOver := range map[time.Duration]bool{3 * time.Second: true, 10 * brief.Lease: false} {
 		t.Run(fmt.Sprint("work that takes ", stops), func(t *testing.T) {
 			onStage(t, model.Config{}, func(t *testing.T, s *stage) {
 				a, b := s.member("a"), s.member("b")
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				var told, stopped time.Time
+				told, stopped := make(chan time.Time, 1), make(chan time.Time, 1)
 				leads := make(chan struct{})
 				done := make(chan error, 1)
 				go func() {
 					done <- a.Run(ctx, "r", func(ctx context.Context, _ *Term) error {
 						close(leads)
 						<-ctx.Done()
-						told = time.Now()
+						told <- time.Now()
 						time.Sleep(stops)
-						stopped = time.Now()
+						stopped <- time.Now()
 						return nil
 					})
 				}()
@@ -93,16 +93,16 @@ func TestB250TheRoleIsGivenUpAfterTheWorkHasStopped(t *testing.T) {
 				began := time.Now()
 				s.after(next, 2*brief.Lease)
 				led := time.Now()
-				if told.Sub(began) > time.Millisecond {
-					t.Errorf("the work was told after %v", told.Sub(began))
+				if took := (<-told).Sub(began); took > time.Millisecond {
+					t.Errorf("the work was told after %v", took)
 				}
-				if handedOver && (led.Before(stopped) || led.Sub(stopped) > brief.Stagger) {
-					t.Errorf("the next leads %v after the work has stopped", led.Sub(stopped))
-				}
-				if !handedOver && (!stopped.IsZero() || led.Sub(began) < brief.Lease-brief.Renew-time.Second) {
+				if !handedOver && (len(stopped) > 0 || led.Sub(began) < brief.Lease-brief.Renew-time.Second) {
 					t.Errorf("the next leads after %v although the work goes on", led.Sub(began))
 				}
 				<-done
+				if late := led.Sub(<-stopped); handedOver && (late < 0 || late > brief.Stagger) {
+					t.Errorf("the next leads %v after the work has stopped", late)
+				}
 			})
 		})
 	}
@@ -483,16 +483,16 @@ func TestB269ManySmallCommitsDoNotStarveRenewals(t *testing.T) {
 		tm := win(t, e, "r")
 		s.SetFaults(func(r *sim.Request) serve.Fault { return serve.Fault{Delay: time.Millisecond} })
 		began, n := time.Now(), 0
-		for ; time.Since(began) < time.Minute && tm.Err() == nil; n++ {
+		for ; time.Since(began) < 15*time.Second && tm.Err() == nil; n++ {
 			if err := write(t.Context(), tm, fmt.Sprint(n)); err != nil {
 				t.Fatal(n, err)
 			}
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond)
 		}
-		if tm.Err() != nil || n < 60*50 {
-			t.Errorf("%d commits in a minute; %v", n, tm.Err())
+		if tm.Err() != nil || n < 15*30 {
+			t.Errorf("%d commits in 15 s; %v", n, tm.Err())
 		}
-		if st := e.Stats(); st.Renewals < 15 || st.Failures > 0 {
+		if st := e.Stats(); st.Renewals < 4 || st.Failures > 0 {
 			t.Errorf("%d renewals, %d failures", st.Renewals, st.Failures)
 		}
 	})

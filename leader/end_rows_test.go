@@ -88,15 +88,17 @@ func TestH4CodesThatAreNoFenceDoNotEndALeadership(t *testing.T) {
 		t.Run(kmsg.NameForKey(key), func(t *testing.T) {
 			onStage(t, model.Config{}, func(t *testing.T, s *stage) {
 				for _, code := range all {
-					ta := win(t, s.member(fmt.Sprint("a", code)), fmt.Sprint("r", code))
+					e := s.member(fmt.Sprint("a", code))
+					ta := win(t, e, fmt.Sprint("r", code))
 					s.links[ta.Member()].set(func(l *link) { l.answer = once(key, code) })
 					if err := ta.Renew(t.Context()); err != nil && !errors.Is(err, kerr.ErrorForCode(code)) {
 						t.Errorf("code %d becomes %v", code, err)
 					}
-					time.Sleep(2 * brief.Lease)
+					time.Sleep(brief.Lease + time.Second)
 					if ta.Err() != nil {
 						t.Errorf("code %d to %s ended the leadership: %v", code, kmsg.NameForKey(key), ta.Err())
 					}
+					_ = e.Close()
 				}
 			})
 		})

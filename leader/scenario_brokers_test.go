@@ -24,7 +24,7 @@ func TestScenario4AfterDaysOfSleepNothingIsResumed(t *testing.T) {
 		s.links["a"].pause()
 		time.Sleep(brief.Lease * 3)
 		tb := win(t, b, "r")
-		time.Sleep(time.Hour)
+		time.Sleep(time.Minute)
 		_ = tb.Resign(t.Context())
 		_ = b.Close()
 		time.Sleep(5 * 24 * time.Hour)
