@@ -167,7 +167,9 @@ func (t *Tx) Commit(ctx context.Context) error {
 // it.
 //
 // After a Commit whose outcome is not known Abort finds it out: nil means that
-// the transaction is aborted, [ErrCommitted] that it had been committed.
+// the transaction is aborted, [ErrCommitted] that it had been committed. An error
+// that may have happened means that it is not known, or that nobody can tell any
+// more: a copy of an earlier request that came late has opened it anew.
 func (t *Tx) Abort(ctx context.Context) error {
 	t.gate.close()
 	err := t.call(ctx, "abort", func(a *actor, now time.Time, id produce.CallID) { a.tx.rules.OnAbort(now, id) })

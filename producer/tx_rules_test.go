@@ -413,6 +413,41 @@ func TestP45AbortTellsWhatBecameOfACommitInDoubt(t *testing.T) {
 	}
 }
 
+// The enrolment is lost, and a copy of it arrives when the commit has gone through
+// and its answer has not: the coordinator has a transaction open again, which an
+// abort ends. The mutation: that abort taken for the end of the first one.
+func TestP45_T10AnAbortOfWhatALateEnrolmentOpenedSaysNothing(t *testing.T) {
+	inTxBubble(t, 1, func(r *txRig) {
+		p := r.producer(func(c *Config) { c.DeliveryTimeout = 3 * time.Second })
+		tx := r.begin(p)
+		enrolments := 0
+		r.s.SetFaults(func(q *sim.Request) serve.Fault {
+			switch q.Key {
+			case keyEnrol:
+				if enrolments++; enrolments == 1 {
+					return serve.Fault{Lost: true, Again: 5 * time.Second}
+				}
+			case keyEnd:
+				return serve.Fault{Mute: true}
+			}
+			return serve.Fault{}
+		})
+		r.must("send", r.send(tx, 0, "v"))
+		if err := tx.Commit(r.ctx); err == nil || !kafka.MayHaveHappened(err) {
+			t.Fatalf("commit: %v", err)
+		}
+		r.s.SetFaults(nil)
+		time.Sleep(4 * time.Second)
+		if err := tx.Abort(r.ctx); err == nil || !kafka.MayHaveHappened(err) {
+			t.Errorf("abort: %v", err)
+		}
+		r.want(map[string]model.Fate{"v": model.Committed})
+		tx = r.begin(p)
+		r.must("send", r.send(tx, 0, "w"))
+		r.must("commit", tx.Commit(r.ctx))
+	})
+}
+
 // The answer to the commit is lost, and something has come between when it is
 // asked again. The mutation: 48 to a repeated commit taken for "not committed".
 func TestP45ARepeatedCommitAnswered48IsInDoubt(t *testing.T) {

@@ -56,6 +56,7 @@ type transaction struct {
 	gone    bool  // it is over at the coordinator: nothing is left to end
 	unknown bool  // a commit of it may have gone through
 	touched bool  // the coordinator may know of it
+	copies  bool  // a request that opens a transaction may still be under way
 }
 
 // pace is when something may be asked again.
@@ -209,6 +210,7 @@ func (t *Transactions) OnReply(now time.Time, r Reply) {
 	t.pace.at = time.Time{}
 	if r.lost() && !t.bumping {
 		t.stale = true // a late copy would be taken for one of the next transaction
+		t.of.copies = t.of.copies || opens(asked)
 	}
 	switch a := asked.(type) {
 	case InitProducer:
@@ -226,6 +228,16 @@ func (t *Transactions) OnReply(now time.Time, r Reply) {
 			t.onEnd(now, r)
 		}
 	}
+}
+
+// opens reports whether a copy of a request opens a transaction where none is
+// open.
+func opens(a Action) bool {
+	switch a.(type) {
+	case Enrol, EnrolGroup:
+		return true
+	}
+	return false
 }
 
 // OnLeave says that the caller does not wait any more; cause is why. The call

@@ -137,6 +137,9 @@ func (t *Transactions) onEnd(now time.Time, r Reply) {
 			t.who, t.stale = identityOf{r.ID, r.Epoch}, false
 			adopt(t.m, now, t.who)
 		}
+		if !e.commit && t.of.unknown && t.of.copies {
+			e.result = opFailed("abort", inDoubt(errReopened))
+		}
 		t.ended(now)
 	case r.fenced():
 		t.m.OnClose(&fencedError{err})
@@ -182,6 +185,10 @@ func (t *Transactions) onNothingToEnd(now time.Time, r Reply) {
 		t.ended(now)
 	}
 }
+
+// errReopened is why an abort that went through says nothing about the commit
+// before it: a late copy of a request may have opened what it aborted.
+var errReopened error = fixed("an earlier commit may have gone through before the coordinator opened for a late copy of a request what is aborted now")
 
 // ended closes the transaction, or goes on with the identity in a reload.
 func (t *Transactions) ended(now time.Time) {
