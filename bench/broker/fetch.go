@@ -88,7 +88,7 @@ func (b *Broker) fetch(c net.Conn, f frame, req *kmsg.FetchRequest) error {
 			var batches [][]byte
 			rp := &rt.Partitions[k]
 			if t != nil && t.log != nil {
-				batches = t.log.at(rp.FetchOffset, min(int(rp.PartitionMaxBytes), left, mostBytes))
+				batches = t.log.at(rp.FetchOffset, min(int(rp.PartitionMaxBytes), left, mostBytes), left == int(req.MaxBytes))
 			}
 			left -= w.partition(rp.Partition, batches)
 		}
@@ -98,18 +98,17 @@ func (b *Broker) fetch(c net.Conn, f frame, req *kmsg.FetchRequest) error {
 	return w.send(c)
 }
 
-// at is one or more batches from an offset on, with their offsets, as pieces.
-func (l *log) at(offset int64, most int) (pieces [][]byte) {
+// at is the batches from an offset on, up to a limit in bytes, with their offsets,
+// as pieces. The first batch of an answer always comes, as with Kafka.
+func (l *log) at(offset int64, most int, first bool) (pieces [][]byte) {
 	n := offset / l.n
 	for bytes := 0; ; n++ {
 		b := l.batches[n%variants]
-		if bytes += len(b); bytes > most && len(pieces) > 0 {
+		if bytes += len(b); bytes > most && !first {
 			return pieces
 		}
+		first = false
 		pieces = append(pieces, binary.BigEndian.AppendUint64(nil, uint64(n*l.n)), b[8:])
-		if bytes > most {
-			return pieces
-		}
 	}
 }
 
