@@ -210,15 +210,11 @@ func (c *actor) fetch(ctx context.Context, a *fetch.FetchAction) {
 	}
 	b := c.cluster.Broker(a.Broker)
 	if slices.ContainsFunc(c.cluster.Brokers(), func(k kafka.Broker) bool { return k.ID == a.Broker }) {
-		if c.cfg.ReuseBuffers {
-			b.StartInto(ctx, a.Req, func(n int) []byte {
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				return a.Buffer(n)
-			}, done)
-			return
-		}
-		b.Start(ctx, a.Req, done)
+		b.StartInto(ctx, a.Req, func(n int) []byte {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return a.Buffer(n)
+		}, done)
 		return
 	}
 	c.tasks.Go(func(ctx context.Context) error {

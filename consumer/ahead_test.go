@@ -50,8 +50,7 @@ func TestF46BuffersAreReusedFromTheNextPollOn(t *testing.T) {
 		t.Run(fmt.Sprint("reuse ", reuse), func(t *testing.T) {
 			inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 1}}, func(ctx context.Context, w *world) {
 				w.produceBatches("t", 0, 30, 20)
-				c := w.consumer(Config{ReuseBuffers: reuse, Workers: 1, MaxPollRecords: 20})
-				c.buffers.poison = true
+				c := w.consumer(Config{ReuseBuffers: reuse, Workers: 1, MaxPollRecords: 20, poison: true})
 				assign(t, c, tp("t", 0))
 				n := 0
 				good := func(v []byte) {

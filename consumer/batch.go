@@ -23,8 +23,8 @@ type Batch struct {
 	ctx       context.Context
 }
 
-func newBatch(l fetch.Loan, payload []byte) Batch {
-	return Batch{Topic: l.Topic, Partition: l.Partition, batch: l.Batch, payload: payload, from: l.From}
+func newBatch(l fetch.Loan, b record.Batch) Batch {
+	return Batch{Topic: l.Topic, Partition: l.Partition, batch: b, payload: l.Payload, from: l.From}
 }
 
 // TopicPartition is the partition the batch belongs to.
@@ -42,10 +42,17 @@ func (b Batch) Records() iter.Seq2[int64, kafka.Record] {
 			return
 		}
 		var r record.Reader
-		rec := kafka.Record{Topic: b.Topic, Partition: b.Partition}
 		r.Reset(b.batch, b.payload)
-		for r.Next(&rec) {
-			if rec.Offset >= b.from && !yield(int64(rec.Offset), rec) {
+		epoch, kind := b.LeaderEpoch(), b.TimestampType()
+		for {
+			key, value, o, t, ok := r.Read()
+			if !ok {
+				return
+			}
+			if o >= b.from && !yield(int64(o), kafka.Record{
+				Topic: b.Topic, Partition: b.Partition, LeaderEpoch: epoch, Offset: o, Timestamp: t, TimestampType: kind,
+				Key: key, Value: value, Headers: r.Headers(),
+			}) {
 				return
 			}
 		}

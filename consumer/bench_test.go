@@ -40,7 +40,7 @@ func viewed(tb testing.TB, d *fetch.Decoder, rb record.Batch) Batch {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return newBatch(fetch.Loan{TopicPartition: kafka.TopicPartition{Topic: "t"}, Batch: rb}, payload)
+	return newBatch(fetch.Loan{TopicPartition: kafka.TopicPartition{Topic: "t"}, Payload: payload}, rb)
 }
 
 func TestF44ReadingRecordsAllocatesNothingPerRecord(t *testing.T) {

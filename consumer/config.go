@@ -116,7 +116,7 @@ type Config struct {
 	// a partition that is added, resumed or sought meanwhile waits as long.
 	MaxWait           time.Duration
 	MinBytes          int32         // fetch.min.bytes; 0 = 1
-	MaxBytes          int32         // fetch.max.bytes: of one answer; 0 = 32 MiB
+	MaxBytes          int32         // fetch.max.bytes: see below; 0 = 32 MiB
 	PartitionMaxBytes int32         // max.partition.fetch.bytes: of one partition in an answer; 0 = 1 MiB
 	Isolation         Isolation     // isolation.level; zero = read committed
 	Reset             Reset         // auto.offset.reset, for positions outside of the log; zero = nearest
@@ -130,7 +130,9 @@ type Config struct {
 
 	// Budget bounds the bytes that were fetched and not yet handed out, together
 	// with those that may be on their way; 0 = 128 MiB. A batch above every limit
-	// is still read.
+	// is still read. Most consumers stay far below it: what waits of a partition is
+	// less than two fetches, and an answer has 2 MiB, or up to MaxBytes where a broker
+	// is so far that these come too slowly.
 	Budget int64
 	// MaxBatchBytes bounds one batch once it is decompressed; 0 = 256 MiB. A
 	// larger one is an UnreadableError.
@@ -163,6 +165,8 @@ type Config struct {
 	// not poll.
 	OnReset func(PositionReset)
 	Logger  *slog.Logger // nil = silent
+
+	poison bool // for tests: memory that is to be used again is overwritten
 }
 
 // configError is a setting that New refuses.
@@ -230,7 +234,7 @@ func (c *Config) machine(replicaTime time.Duration) fetch.Config {
 		Budget: c.Budget, Isolation: fetch.Isolation(c.Isolation), Reset: fetch.Reset(c.Reset),
 		ResetTime: kafka.TimestampOf(c.ResetTime), ResetBack: c.ResetBack,
 		UnknownTimeout: c.UnknownTopicTimeout, RequestTimeout: listTimeout, Rack: c.Rack, ReplicaTime: replicaTime,
-		TurnRecords: c.MaxPollPartitionRecords,
+		TurnRecords: c.MaxPollPartitionRecords, Poison: c.poison,
 	}
 }
 

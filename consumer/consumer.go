@@ -34,7 +34,8 @@ func New(c *cluster.Cluster, cfg Config) (*Consumer, error) {
 		turn:    make(chan struct{}, 1),
 		decoder: fetch.Decoder{NoCRC: cfg.NoCRC, Limit: cfg.MaxBatchBytes},
 	}
-	n.ahead.c, n.lookups.c, n.buffers.reuse = &n.actor, &n.actor, cfg.ReuseBuffers
+	n.ahead.c, n.lookups.c = &n.actor, &n.actor
+	n.buffers.reuse, n.buffers.poison = cfg.ReuseBuffers, cfg.poison
 	n.tasks.Go(n.run)
 	if cfg.Group.ID != "" {
 		n.group = newMember(n)

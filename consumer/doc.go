@@ -39,7 +39,7 @@
 //
 // Key, Value and Headers of a record are parts of its batch's memory. They stay
 // valid as long as they are referenced, and nothing writes to them; each keeps
-// its whole batch, or the whole answer it came in, alive. [kafka.Record.Clone]
-// cuts a record free. With Config.ReuseBuffers what was compressed is valid until
-// the next poll only.
+// its whole batch alive, and without compression the whole answer that came in.
+// [kafka.Record.Clone] cuts a record free. With Config.ReuseBuffers everything is
+// valid until the next poll only.
 package consumer

@@ -8,6 +8,7 @@ import (
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/internal/core/fetch"
 	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/record"
 )
 
 // Poll waits for data and hands it out: batches of the partitions in turn, up to
@@ -107,11 +108,7 @@ func (c *Consumer) takeOne() (b Batch, l fetch.Loan, ok bool) {
 	if !ok {
 		return Batch{}, l, false
 	}
-	payload, err := l.Payload, error(nil)
-	if payload == nil {
-		payload, err = c.decoder.Decode(l.Batch, c.buffers.spare())
-		l.Payload = payload
-	}
+	batch, err := c.decode(&l)
 	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -119,9 +116,21 @@ func (c *Consumer) takeOne() (b Batch, l fetch.Loan, ok bool) {
 		c.kick()
 		return Batch{}, l, true
 	}
-	b = newBatch(l, payload)
+	b = newBatch(l, batch)
 	b.ctx = c.group.contextOf(b.TopicPartition())
 	return b, l, true
+}
+
+// decode makes what the user gets of a batch: its payload, if that was not decoded
+// ahead, and the batch to go with it.
+func (c *Consumer) decode(l *fetch.Loan) (b record.Batch, err error) {
+	if l.Payload == nil {
+		l.Payload, err = c.decoder.Decode(l.Batch, c.buffers.spare())
+	}
+	if err == nil && !c.buffers.lends(*l) {
+		return record.Head(l.Batch), nil
+	}
+	return l.Batch, err
 }
 
 // deliver moves the position behind a batch that was taken, and reports false

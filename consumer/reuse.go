@@ -8,10 +8,10 @@ import (
 )
 
 // buffers is the memory of decompressed batches with Config.ReuseBuffers, and who
-// has the memory of answers. Without that it keeps nothing.
+// has the memory of answers.
 type buffers struct {
 	reuse  bool
-	poison bool // for tests: overwrite what is recycled
+	poison bool // overwrite what is recycled
 
 	mu    sync.Mutex
 	inUse [][]byte // guarded by mu: of batches that the user has until the next poll
@@ -20,11 +20,19 @@ type buffers struct {
 	loans []fetch.Loan // guarded by actor.mu: what was taken since the last poll
 }
 
-// takenLocked notes that a batch was taken, whose answer's memory the user has
-// until the next poll.
+// lends reports whether the user gets the memory of the answer that a batch came
+// in: until the next poll, or for ever if nothing is reused and the batch was not
+// compressed. Otherwise the next answer may be read into it as soon as the batch
+// is decoded.
+func (b *buffers) lends(l fetch.Loan) bool { return b.reuse || l.Batch.Codec() == compress.None }
+
+// takenLocked notes that a batch was taken.
 func (b *buffers) takenLocked(l fetch.Loan) {
-	if b.reuse {
+	switch {
+	case b.reuse:
 		b.loans = append(b.loans, l)
+	case !b.lends(l):
+		l.Free() // its memory stays until it is delivered in any case
 	}
 }
 

@@ -34,8 +34,7 @@ func reusing(t *testing.T, reuse bool, f func(ctx context.Context, c *Consumer, 
 						}
 					}
 				}
-				c := w.consumer(Config{ReuseBuffers: reuse, MaxPollBytes: 3000, PartitionMaxBytes: 2500})
-				c.buffers.poison = true
+				c := w.consumer(Config{ReuseBuffers: reuse, MaxPollBytes: 3000, PartitionMaxBytes: 2500, poison: true})
 				assign(t, c, tp("t", 0), tp("t", 1), tp("t", 2))
 				f(ctx, c, 3*each, value)
 			})

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -157,10 +158,26 @@ func lastDelta(b Batch) int32 {
 func (b Batch) IsZero() bool { return len(b.b) == 0 }
 
 // Size is the number of bytes of the whole batch as it is on the wire.
-func (b Batch) Size() int { return len(b.b) }
+func (b Batch) Size() int {
+	if b.IsZero() {
+		return 0
+	}
+	return int(int32At(b.b, posLength)) + lengthEnd
+}
 
 // Bytes is the whole batch. Do not write to it.
 func (b Batch) Bytes() []byte { return b.b }
+
+// Head is b without its records, in memory of its own, for who has its payload
+// elsewhere: fields and a [Reader] are as before, there is nothing to verify or to
+// decompress, and Bytes is not the whole. In the formats 0 and 1 it is a copy of
+// it all.
+func Head(b Batch) Batch {
+	if b.IsZero() || b.old() {
+		return Batch{bytes.Clone(b.b)}
+	}
+	return Batch{bytes.Clone(b.b[:HeaderSize])}
+}
 
 // Magic is the message format of the batch: 0, 1 or 2.
 func (b Batch) Magic() int8 { return int8(b.b[posMagic]) }

@@ -111,11 +111,12 @@ func FuzzReader(f *testing.F) {
 		for at := 0; ; {
 			var r, l kafka.Record
 			ok := short.Next(&r)
-			if long.left <= 0 {
-				long.end()
-			} else if long.nextLong(&l) != ok {
+			l.TimestampType, l.LeaderEpoch = b.TimestampType(), b.LeaderEpoch()
+			var longOK bool
+			if l.Key, l.Value, l.Offset, l.Timestamp, longOK = long.readLong(); longOK != ok {
 				t.Fatalf("the long way says %v: %v", !ok, long.err)
 			}
+			l.Headers = long.Headers()
 			if !ok {
 				break
 			}

@@ -178,9 +178,7 @@ func (r *Reader) nextOld(rec *kafka.Record) bool {
 	}
 	r.pos += len(m)
 	r.last = offset
-	rec.Offset, rec.LeaderEpoch = kafka.Offset(offset), r.epoch
-	rec.Key, rec.Value, rec.Headers = key, value, nil
-	rec.Timestamp, rec.TimestampType = inside.MaxTimestamp(), r.kind
+	rec.Offset, rec.Key, rec.Value, rec.Timestamp = kafka.Offset(offset), key, value, inside.MaxTimestamp()
 	if r.kind == kafka.LogAppendTime {
 		rec.Timestamp = kafka.Timestamp(r.time)
 	}

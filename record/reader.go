@@ -29,6 +29,7 @@ type Reader struct {
 	kind     kafka.TimestampType
 	epoch    kafka.LeaderEpoch
 	slab     []kafka.Header // len used
+	headers  []kafka.Header // of the record read last
 	err      error
 }
 
@@ -65,69 +66,103 @@ func (r *Reader) Err() error { return r.err }
 // the last it looks for stray bytes, so Err is to be read after Next is false.
 // It sets every field but Topic and Partition, which it leaves alone.
 func (r *Reader) Next(rec *kafka.Record) bool {
-	if r.left <= 0 {
-		if r.batch.old() {
-			return r.nextOld(rec)
-		}
-		return r.end()
+	key, value, offset, time, ok := r.Read()
+	if ok {
+		rec.Key, rec.Value, rec.Headers, rec.Offset, rec.Timestamp = key, value, r.headers, offset, time
+		rec.TimestampType, rec.LeaderEpoch = r.kind, r.epoch
 	}
-	// The short way: numbers of one or two bytes.
-	buf := r.buf
-	length, i := short(buf, r.pos)
-	end := i + int(unzig32(length))
-	time, i := short(buf, i+1) // buf[i] are attributes that have no meaning
-	zdelta, i := short(buf, i)
-	klen, keyAt := short(buf, i)
-	k := int(unzig32(klen))
-	vlen, valueAt := short(buf, keyAt+max(k, 0))
-	v := int(unzig32(vlen))
-	i = valueAt + max(v, 0)
-	if keyAt < 0 || valueAt < 0 || k < -1 || v < -1 || i >= end || end > len(buf) {
-		return r.nextLong(rec)
-	}
-	rec.Key, rec.Value, rec.Headers = nil, nil, nil
-	if k >= 0 {
-		rec.Key = buf[keyAt : keyAt+k : keyAt+k]
-	}
-	if v >= 0 {
-		rec.Value = buf[valueAt:i:i]
-	}
-	if (buf[i] != 0 || i != end-1) && !r.readHeaders(rec, buf[:end:end], i) {
-		return false
-	}
-	return r.took(rec, end, unzig32(zdelta), unzig64(uint64(time)))
+	return ok
 }
 
-// Check reads all records that are left, gives none out, and returns Err. It is
-// cheaper than to call Next for each.
-func (r *Reader) Check() error {
-	var rec kafka.Record
-	for r.left > 0 {
-		// The short way of Next, for records without headers.
-		buf := r.buf
-		length, i := short(buf, r.pos)
-		end := i + int(unzig32(length))
-		_, i = short(buf, i+1)
-		zdelta, i := short(buf, i)
-		klen, keyAt := short(buf, i)
-		k := int(unzig32(klen))
-		vlen, valueAt := short(buf, keyAt+max(k, 0))
-		v := int(unzig32(vlen))
-		i = valueAt + max(v, 0)
-		d := int64(unzig32(zdelta))
-		if keyAt < 0 || valueAt < 0 || k < -1 || v < -1 || i != end-1 || end > len(buf) || buf[i] != 0 || d <= r.last || d > r.max {
-			if !r.Next(&rec) {
-				return r.err
-			}
-			r.Recycle()
-			continue
+// Headers are those of the record that was read last.
+func (r *Reader) Headers() []kafka.Header { return r.headers }
+
+// Read is Next for a hot loop: it gives the parts of a record by themselves, which
+// stay in registers. Those that it does not give are the same for all records of
+// the batch, but for the Headers.
+func (r *Reader) Read() (key, value []byte, offset kafka.Offset, time kafka.Timestamp, ok bool) {
+	// The short way, for records without headers whose numbers have one or two bytes
+	// each: a longer one leaves a bit above these 14, which is looked for at the end.
+	buf, pos := r.buf, r.pos
+	if r.left <= 0 || len(buf)-pos < len(window{}) {
+		return r.readLong()
+	}
+	w := (*window)(buf[pos:]) // all that stands before the key has 9 bytes at most
+	length, i := uint32(w[0]), uint(1)
+	if length >= 0x80 {
+		length, i = length&0x7f|uint32(w[1])<<7, 2
+	}
+	end := pos + int(i) + int(unzig32(length))
+	i++ // attributes, which have no meaning
+	ztime := uint64(w[i])
+	if i++; ztime >= 0x80 {
+		ztime = ztime&0x7f | uint64(w[i])<<7
+		i++
+	}
+	zdelta := uint32(w[i])
+	if i++; zdelta >= 0x80 {
+		zdelta = zdelta&0x7f | uint32(w[i%16])<<7
+		i++
+	}
+	klen := uint32(w[i%16])
+	if i++; klen >= 0x80 {
+		klen = klen&0x7f | uint32(w[i%16])<<7
+		i++
+	}
+	at := pos + int(i)
+	if klen&1 == 0 {
+		k := at + int(klen>>1)
+		if uint(k) >= uint(len(buf)) {
+			return r.readLong()
 		}
-		r.pos, r.last = end, d
-		r.left--
+		key, at = buf[at:k:k], k
 	}
-	for r.Next(&rec) { // messages of the formats 0 and 1
+	vlen, at := short(buf, at)
+	if vlen&1 == 0 {
+		v := at + int(vlen>>1)
+		if at < 0 || uint(v) >= uint(len(buf)) {
+			return r.readLong()
+		}
+		value, at = buf[at:v:v], v
 	}
-	return r.err
+	d := int64(unzig32(zdelta))
+	if long := uint32(ztime) | zdelta | klen | length; long >= 0x4000 || klen&1 == 1 && klen != 1 || vlen&1 == 1 && vlen != 1 ||
+		at != end-1 || uint(at) >= uint(len(buf)) || buf[at] != 0 || d <= r.last || d > r.max {
+		return r.readLong()
+	}
+	if r.headers != nil {
+		r.headers = nil
+	}
+	r.pos, r.last = end, d
+	r.left--
+	return key, value, kafka.Offset(r.base + d), kafka.Timestamp(r.time + unzig64(ztime)&r.timeMask), true
+}
+
+// readLong is Read for any record and any format, and for the end.
+func (r *Reader) readLong() (key, value []byte, offset kafka.Offset, time kafka.Timestamp, ok bool) {
+	var rec kafka.Record
+	r.headers = nil
+	switch {
+	case r.left > 0:
+		ok = r.nextLong(&rec)
+	case r.batch.old():
+		ok = r.nextOld(&rec)
+	default:
+		ok = r.end()
+	}
+	return rec.Key, rec.Value, rec.Offset, rec.Timestamp, ok
+}
+
+// Check reads all records that are left, gives none out, and returns Err.
+func (r *Reader) Check() error {
+	for {
+		if _, _, _, _, ok := r.Read(); !ok {
+			return r.err
+		}
+		if r.headers != nil {
+			r.Recycle()
+		}
+	}
 }
 
 // took ends the reading of a record: it checks its offset, fills in what comes
@@ -141,7 +176,6 @@ func (r *Reader) took(rec *kafka.Record, end int, delta int32, time int64) bool 
 	r.left--
 	rec.Offset = kafka.Offset(r.base + d)
 	rec.Timestamp = kafka.Timestamp(r.time + time&r.timeMask)
-	rec.TimestampType, rec.LeaderEpoch = r.kind, r.epoch
 	return true
 }
 
@@ -171,7 +205,7 @@ func (r *Reader) nextLong(rec *kafka.Record) bool {
 		return r.fail("its value goes beyond the record")
 	}
 	rec.Key, rec.Value = key, value
-	return r.readHeaders(rec, body, i) && r.took(rec, end, unzig32(delta), unzig64(time))
+	return r.readHeaders(body, i) && r.took(rec, end, unzig32(delta), unzig64(time))
 }
 
 // field reads a byte string with its length before it. A length of -1 is null.
@@ -198,7 +232,7 @@ func field(b []byte, i int) ([]byte, int) {
 
 // readHeaders reads the header count at body[i:] and the headers behind it, to
 // the end of the body.
-func (r *Reader) readHeaders(rec *kafka.Record, body []byte, i int) bool {
+func (r *Reader) readHeaders(body []byte, i int) bool {
 	z, i := uvarint32(body, i)
 	n := int(unzig32(z))
 	if i < 0 || n < 0 || n > (len(body)-i)/2 { // a header is 2 bytes or more
@@ -206,7 +240,7 @@ func (r *Reader) readHeaders(rec *kafka.Record, body []byte, i int) bool {
 	}
 	var hs []kafka.Header
 	if n > 0 {
-		hs = r.headers(n)
+		hs = r.room(n)
 	}
 	for k := range hs {
 		name, j := field(body, i)
@@ -223,12 +257,12 @@ func (r *Reader) readHeaders(rec *kafka.Record, body []byte, i int) bool {
 	if i != len(body) {
 		return r.fail("its length is not that of its fields")
 	}
-	rec.Headers = hs
+	r.headers = hs
 	return true
 }
 
-// headers is room for n headers, from the slab.
-func (r *Reader) headers(n int) []kafka.Header {
+// room is for n headers, from the slab.
+func (r *Reader) room(n int) []kafka.Header {
 	if n > cap(r.slab)-len(r.slab) {
 		r.slab = make([]kafka.Header, 0, max(n, slabSize))
 	}

@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -217,4 +218,40 @@ func TestZeroBatch(t *testing.T) {
 	if !b.IsZero() || b.Size() != 0 || b.Bytes() != nil {
 		t.Error(b)
 	}
+}
+
+// F44: a batch's head and its payload are all that a Reader needs, whatever
+// becomes of the bytes they came from.
+func TestF44AHeadStandsForABatchWhosePayloadIsElsewhere(t *testing.T) {
+	for _, codec := range codecs {
+		batch, n := sampleBatch(100, codec)
+		payload, err := batch.Payload(nil, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if codec == compress.None {
+			payload = bytes.Clone(payload)
+		}
+		var want, got []kafka.Record
+		for rec, r := (kafka.Record{}), readerOf(batch, payload); r.Next(&rec); {
+			want = append(want, rec)
+		}
+		head, size := Head(batch), batch.Size()
+		clear(batch.Bytes())
+		for rec, r := (kafka.Record{}), readerOf(head, payload); r.Next(&rec); {
+			got = append(got, rec)
+		}
+		if len(want) != n || !reflect.DeepEqual(got, want) || head.Size() != size || head.Codec() != codec {
+			t.Errorf("%v: %d of %d records, size %d of %d", codec, len(got), n, head.Size(), size)
+		}
+	}
+	if !Head(Batch{}).IsZero() {
+		t.Error("no batch has a head")
+	}
+}
+
+func readerOf(b Batch, payload []byte) *Reader {
+	r := new(Reader)
+	r.Reset(b, payload)
+	return r
 }

@@ -62,6 +62,9 @@ func short(b []byte, i int) (v uint32, next int) {
 	return 0, notShort
 }
 
+// window is the first bytes of a record.
+type window [16]byte
+
 func unzig32(v uint32) int32 { return int32(v>>1) ^ -int32(v&1) }
 func unzig64(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
 

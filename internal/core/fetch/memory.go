@@ -51,8 +51,12 @@ func (f *frame) back() {
 	}
 }
 
-// mostSpare bounds the memory that is kept beside the budget.
-const mostSpare = 12 << 20
+// mostSpare bounds the memory that is kept beside the budget, and mostFree the
+// number of pieces, which are looked through one by one.
+const (
+	mostSpare = 12 << 20
+	mostFree  = 64
+)
 
 // take gives the smallest free memory with n bytes, or new one.
 func (s *spares) take(n int) []byte {
@@ -62,7 +66,10 @@ func (s *spares) take(n int) []byte {
 			best = i
 		}
 	}
-	if best < 0 {
+	switch {
+	case best < 0 && len(s.free) == 0: // perhaps nothing ever comes back
+		return make([]byte, n)
+	case best < 0:
 		return make([]byte, n+n/8+64) // answers differ a little
 	}
 	b := s.free[best]
@@ -85,7 +92,7 @@ func (f *frame) recycle() {
 			b[i] = Poison
 		}
 	}
-	if int64(s.bytes+cap(b)) > s.limit {
+	if cap(b) == 0 || len(s.free) == mostFree || int64(s.bytes+cap(b)) > s.limit {
 		return
 	}
 	s.free = append(s.free, b)
