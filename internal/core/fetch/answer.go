@@ -78,6 +78,9 @@ type answer struct {
 // spin.
 func (a *answer) pace() {
 	left := a.r.wait - a.now.Sub(a.r.sent)
+	if a.moved {
+		a.b.brief = 0
+	}
 	if a.moved || left <= 0 {
 		a.b.empty = 0
 		return
@@ -105,6 +108,7 @@ func (a *answer) take() {
 			a.partition(p, rp)
 		}
 	}
+	a.b.resize(a.r, a.frame.bytes, a.now.Sub(a.r.sent), a.m.shelf.used == 0)
 	if a.frame.refs > 0 {
 		a.m.shelf.used += a.frame.bytes
 	}

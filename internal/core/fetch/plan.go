@@ -9,10 +9,24 @@ import (
 	"github.com/ottla/ottla/kafka"
 )
 
-// briefWait bounds the wait of a Fetch that leaves partitions out which will want
-// to be named soon: their waiting data is at its limit, or their leader or their
-// position is being asked for.
-const briefWait = 50 * time.Millisecond
+// The wait of a Fetch that leaves partitions out which will want to be named soon,
+// as their waiting data is at its limit, or their leader or their position is being
+// asked for. It doubles while they are left out and nothing comes, so that it is
+// never much longer than what they have been left out for.
+const (
+	leastBrief = time.Millisecond
+	mostBrief  = 50 * time.Millisecond
+)
+
+// An answer has leastPortion bytes while that is what comes each slowPortion, 100
+// MB/s: more would cost memory, and the processor's caches, for little. On a longer
+// way, where less comes slowAnswers times in a row, answers double, up to what
+// Config allows.
+const (
+	leastPortion = 2 << 20
+	slowPortion  = 20 * time.Millisecond
+	slowAnswers  = 8
+)
 
 // patientAfter is the number of failures behind which nothing waits briefly for
 // a partition any more, such as one of a topic that does not exist.
@@ -22,6 +36,7 @@ const patientAfter = 8
 type candidates struct {
 	parts []*part
 	brief bool      // others will want to be named soon
+	large bool      // one has a batch that needs more than the usual limit
 	later time.Time // some were left out for their backoff, the first until then
 }
 
@@ -34,7 +49,6 @@ type plan struct {
 
 func (pl plan) candidates() candidates {
 	var c candidates
-	share := pl.share()
 	pl.m.each(func(p *part) {
 		switch {
 		case p.soon():
@@ -44,26 +58,28 @@ func (pl plan) candidates() candidates {
 			if c.later.IsZero() || p.retryAt.Before(c.later) {
 				c.later = p.retryAt
 			}
-		case p.buffered >= share:
+		case p.full(pl.m.cfg.PartitionMaxBytes):
 			c.brief = true
 		default:
 			c.parts = append(c.parts, p)
+			c.large = c.large || p.limit > 0
 		}
 	})
 	return c
 }
 
-// share is how much of a partition may wait: enough for one fetch, and no more
-// than would leave no room for the others (F28).
-func (pl plan) share() int64 {
-	m := pl.m
-	return max(m.cfg.Budget/2/int64(max(m.parts, 1)), int64(m.cfg.PartitionMaxBytes))
-}
+// full reports whether as much of p waits as there may: what one fetch brings, and
+// a batch beside the one that is handed out next, however large. More would only
+// take room from others (F28).
+func (p *part) full(share int32) bool { return p.buffered >= int64(share) && len(p.queue) > 1 }
 
 // room is how many bytes a Fetch may reserve now; 0 is none (F24).
-func (pl plan) room() int64 {
+func (pl plan) room(c *candidates) int64 {
 	m := pl.m
 	each := m.cfg.Budget / 2 / int64(max(len(m.ids), 1))
+	if !c.large {
+		each = min(each, max(pl.b.portion, leastPortion))
+	}
 	want := min(int64(m.cfg.MaxBytes), max(each, int64(m.cfg.PartitionMaxBytes)))
 	free := m.cfg.Budget - m.shelf.used - m.reserved
 	if free >= want || m.shelf.used == 0 && m.reserved == 0 {
@@ -84,9 +100,9 @@ func (pl plan) fetch() *FetchAction {
 	if len(c.parts) == 0 {
 		return nil
 	}
-	room := pl.room()
+	room := pl.room(&c)
 	if room == 0 && pl.dropPaused() {
-		room = pl.room()
+		room = pl.room(&c)
 	}
 	if room == 0 {
 		return nil
@@ -94,7 +110,7 @@ func (pl plan) fetch() *FetchAction {
 	m := pl.m
 	m.lastID++
 	r := &request{
-		id: m.lastID, parts: rotate(c.parts, pl.b.served), reserved: room, sent: pl.now, wait: c.wait(pl.now, m.cfg.MaxWait),
+		id: m.lastID, parts: rotate(c.parts, pl.b.served), reserved: room, sent: pl.now, wait: pl.wait(&c),
 	}
 	pl.b.fetch = r
 	m.reserved += room
@@ -102,14 +118,36 @@ func (pl plan) fetch() *FetchAction {
 }
 
 // wait is how long the broker may hold the Fetch back.
-func (c *candidates) wait(now time.Time, longest time.Duration) time.Duration {
+func (pl plan) wait(c *candidates) time.Duration {
+	longest := pl.m.cfg.MaxWait
 	if c.brief {
-		longest = min(longest, briefWait)
+		pl.b.brief = min(max(2*pl.b.brief, leastBrief), mostBrief)
+		longest = min(longest, pl.b.brief)
+	} else {
+		pl.b.brief = 0
 	}
 	if !c.later.IsZero() {
-		longest = min(longest, max(c.later.Sub(now), time.Millisecond))
+		longest = min(longest, max(c.later.Sub(pl.now), time.Millisecond))
 	}
 	return longest
+}
+
+// resize makes the next answer of the broker larger if this one, which has so many
+// bytes of batches, and those before it were full and came slowly to a user who
+// waited for them, and smaller if it came quickly.
+func (b *broker) resize(r *request, bytes int64, took time.Duration, waited bool) {
+	if bytes == 0 || 2*bytes < r.reserved {
+		return
+	}
+	took = took * leastPortion / time.Duration(bytes)
+	if took < slowPortion/4 {
+		b.portion = r.reserved / 2
+	}
+	if took <= slowPortion || !waited {
+		b.slow = 0
+	} else if b.slow++; b.slow == slowAnswers {
+		b.portion, b.slow = 2*r.reserved, 0
+	}
 }
 
 // request builds a Fetch: of a session it names what changed.

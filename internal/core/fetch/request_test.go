@@ -89,7 +89,8 @@ func fetchLike(t *testing.T, version int16, body []byte) []byte {
 	}
 	r := likeJava(t, java.IsolationLevel, topics, ids)
 	req := take[*FetchAction](r).Req
-	// Java's have a rack, and one is of a session that goes on.
+	// Java's have a rack, one is of a session that goes on, and its answers are large from the first.
+	req.MaxBytes = java.MaxBytes
 	req.SessionID, req.SessionEpoch, req.Rack = java.SessionID, java.SessionEpoch, java.Rack
 	req.Version = version
 	return req.AppendTo(nil)
@@ -128,13 +129,13 @@ func TestK19EveryFieldOfTheRequestsIsSet(t *testing.T) {
 	f := take[*FetchAction](r).Req
 	p := f.Topics[0].Partitions[0]
 	if f.ReplicaID != -1 || f.MinBytes != 1 || f.IsolationLevel != 1 || f.Rack != "" || f.ClusterID != nil ||
-		f.MaxBytes != 32<<20 || len(f.ForgottenTopics) != 0 || f.SessionID != 0 || f.SessionEpoch != 0 {
+		f.MaxBytes != leastPortion || len(f.ForgottenTopics) != 0 || f.SessionID != 0 || f.SessionEpoch != 0 {
 		t.Errorf("%+v", f)
 	}
 	if p.FetchOffset != 5 || p.LastFetchedEpoch != -1 || p.LogStartOffset != -1 || p.PartitionMaxBytes != 1<<20 || p.CurrentLeaderEpoch != 0 {
 		t.Errorf("%+v", p)
 	}
-	if f.MaxWaitMillis != 50 { // partition 1 is being looked up and wants in soon
+	if f.MaxWaitMillis != 1 { // partition 1 is being looked up and wants in soon
 		t.Errorf("wait %d ms", f.MaxWaitMillis)
 	}
 	l := take[*ListAction](r).Req

@@ -30,6 +30,9 @@ type broker struct {
 	vet     *request // the OffsetForLeaderEpoch that is out
 	session session
 	served  kafka.TopicPartition // the last one that an answer had data of (F5)
+	brief   time.Duration        // how long the last Fetch could wait, if others were left out
+	portion int64                // bytes of an answer, if above the least
+	slow    int                  // answers in a row that were full and came slowly
 	attempt int                  // failures in a row
 	empty   int                  // answers in a row that brought nothing and came early
 	retryAt time.Time
