@@ -47,3 +47,19 @@ func TestK14EventsAreDeliveredOnceAndCoalesced(t *testing.T) {
 		t.Error("an event was delivered twice")
 	}
 }
+
+func TestK14TheLastOfSeveralEventsAboutABrokerOrATopicHolds(t *testing.T) {
+	var q Queue
+	q.Add(Event{Kind: kafka.BrokerAdded, Broker: kafka.Broker{ID: 1, Host: "a"}})
+	q.Add(Event{Kind: kafka.TopicRecreated, Topic: "t", OldID: kafka.TopicID{1}, NewID: kafka.TopicID{2}})
+	q.Add(Event{Kind: kafka.BrokerGone, Broker: kafka.Broker{ID: 2}})
+	q.Add(Event{Kind: kafka.BrokerGone, Broker: kafka.Broker{ID: 1, Host: "a"}})
+	q.Add(Event{Kind: kafka.TopicRecreated, Topic: "t", OldID: kafka.TopicID{2}, NewID: kafka.TopicID{3}})
+	es := q.Take()
+	if len(es) != 3 || es[0].Kind != kafka.BrokerGone || es[0].Broker.ID != 1 || es[2].Broker.ID != 2 {
+		t.Errorf("%+v", es)
+	}
+	if es[1].OldID != (kafka.TopicID{1}) || es[1].NewID != (kafka.TopicID{3}) {
+		t.Errorf("recreated from %v to %v, want the first and the last id", es[1].OldID, es[1].NewID)
+	}
+}
