@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/sim"
 	"github.com/ottla/ottla/kafka"
@@ -95,6 +97,20 @@ func TestC68ALeaderOfAnyAgeNeedsNoRequestAndUnknownOnesShareOne(t *testing.T) {
 		if _, err = c.Leader(ctx, tp("none", 0)); !errors.As(err, &nl) || !errors.Is(err, kerr.UnknownTopicOrPartition) {
 			t.Errorf("no such topic: %v", err)
 		}
+		r.topic("u", 1, -1)
+		if _, err = c.Leader(ctx, tp("u", 1)); !errors.As(err, &nl) || !errors.Is(err, kerr.LeaderNotAvailable) {
+			t.Errorf("a partition that elects its leader: %v", err)
+		}
+		before = len(r.allMetadata())
+		time.Sleep(4 * time.Minute)
+		if b, err := c.Leader(ctx, tp("t", 1)); err != nil || b.ID != 2 {
+			t.Errorf("leader %v, %v", b, err)
+		}
+		for _, m := range r.allMetadata()[before:] {
+			if slices.Contains(names(m), "t") {
+				t.Error("a leader that is known was asked for")
+			}
+		}
 	})
 }
 
@@ -158,6 +174,46 @@ func TestC66TheRefreshRunsAheadAndT6GrowthIsTold(t *testing.T) {
 		}
 		if made := c.Stats().Refreshes - n; made < 4 || made > 7 {
 			t.Errorf("%d refreshes in 5 s at an age of 1 s", made)
+		}
+	})
+}
+
+// TestC66AStaleCountIsUnknownAndALeaderIsNot while no broker answers. Mutation:
+// serves without the age, Leader that asks where it knows.
+func TestC66AStaleCountIsUnknownAndALeaderIsNot(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, r *rig) {
+		r.topic("t", 1, 1)
+		c := r.connect(func(cfg *Config) { cfg.RebootstrapAfter = time.Hour })
+		must(t, int32(0), second(c.PartitionCount(t.Context(), "t")))
+		r.sim.Broker(1).Handle(3, func(q *sim.Request) sim.Answer { return sim.Answer{Until: q.Done()} })
+		time.Sleep(5*time.Minute - time.Second)
+		if n, err := c.PartitionCount(r.within(time.Second/2), "t"); n != 2 || err != nil {
+			t.Errorf("before its age: %d, %v", n, err)
+		}
+		time.Sleep(2 * time.Second)
+		if n, err := c.PartitionCount(r.within(time.Second), "t"); n != 0 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("behind its age: %d, %v", n, err)
+		}
+		if b, err := c.Leader(r.within(time.Second), tp("t", 1)); b.ID != 1 || err != nil {
+			t.Errorf("the leader of any age: %v, %v", b, err)
+		}
+	})
+}
+
+// TestC66ATopicThatWasOnlyLookedAtIsKeptFreshOnceItIsUsed has it described for a
+// request first. Mutation: no track.
+func TestC66ATopicThatWasOnlyLookedAtIsKeptFreshOnceItIsUsed(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, r *rig) {
+		r.topic("t", 1)
+		r.answerOffsets()
+		c := r.connect()
+		mustDo(t, second(c.Request(t.Context(), listOffsets(tp("t", 0)))))
+		must(t, int32(0), second(c.PartitionCount(t.Context(), "t")))
+		before := len(r.allMetadata())
+		time.Sleep(5 * time.Minute)
+		asked := slices.ContainsFunc(r.allMetadata()[before:], func(m *kmsg.MetadataRequest) bool { return slices.Contains(names(m), "t") })
+		if !asked {
+			t.Error("it was not refreshed within its age")
 		}
 	})
 }
