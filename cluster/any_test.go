@@ -200,6 +200,26 @@ func TestC56ADeadOrStuckBrokerIsNotChosenWhileAnotherAnswers(t *testing.T) {
 	})
 }
 
+// TestC56ADeadAddressIsNotWaitedFor while another broker answers, also where none
+// has an open connection. Mutation: candidates that do not look at Failing.
+func TestC56ADeadAddressIsNotWaitedFor(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, r *rig) {
+		c := r.connect()
+		r.sim.Broker(1).Handle(60, func(q *sim.Request) sim.Answer {
+			return sim.Answer{Response: q.Response(), End: sim.Close}
+		})
+		r.sim.Broker(2).Close()
+		for range 60 {
+			start := time.Now()
+			mustDo(t, second(c.Request(r.within(time.Minute), kmsg.NewPtrDescribeClusterRequest())))
+			if took := time.Since(start); took > 100*time.Millisecond {
+				t.Fatalf("a request waited %v for an address that does not answer", took)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+}
+
 func TestC56WithEveryKnownBrokerDeadTheBootstrapAddressRecovers(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, r *rig) {
 		ips, err := r.net.Resolve(t.Context(), "b1")
