@@ -279,7 +279,7 @@ func (x *chaos) settle() {
 		x.t.Errorf("it never settled: %s", why)
 	}
 	if len(x.claims.double) > 0 {
-		x.t.Errorf("held by two members at once: %q", x.claims.double)
+		x.t.Errorf("held by two members at once: %q\n%s", x.claims.double, strings.Join(x.claims.story, "\n"))
 	}
 	if len(x.ends) > 0 {
 		x.t.Errorf("members ended by themselves: %q", x.ends)

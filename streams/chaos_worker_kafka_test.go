@@ -136,7 +136,9 @@ func (cm *workerMember) own(ctx context.Context) {
 	for s, err := range cm.m.Assignments(ctx) {
 		switch {
 		case err != nil:
-			cm.tell.event(event{Member: cm.name, What: ended, Text: err.Error()})
+			if !cm.isLeaving() { // one that leaves may get no answer
+				cm.tell.event(event{Member: cm.name, What: ended, Text: err.Error()})
+			}
 			return
 		case s.Lost:
 			cm.tell.event(event{Member: cm.name, What: lost})
@@ -147,6 +149,12 @@ func (cm *workerMember) own(ctx context.Context) {
 		cm.hold(slices.DeleteFunc(cm.m.Owned().Active, func(id TaskID) bool { return !slices.Contains(s.Target.Active, id) }))
 		cm.take(ctx, s, s.Target.Active)
 	}
+}
+
+func (cm *workerMember) isLeaving() bool {
+	cm.mu.Lock()
+	defer cm.mu.Unlock()
+	return cm.leaving
 }
 
 func (cm *workerMember) hold(ids []TaskID) {

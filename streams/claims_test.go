@@ -39,8 +39,12 @@ type claims struct {
 	held    map[string][]string // by member
 	holders map[string][]string // by task
 	double  []string
+	story   []string       // of the first task that was held twice
+	recent  []event        // the newest ones
 	seen    map[string]int // events by kind
 }
+
+const recentEvents = 4000
 
 func newClaims(session time.Duration) *claims {
 	return &claims{session: session, beat: map[string]int64{}, held: map[string][]string{}, holders: map[string][]string{}, seen: map[string]int{}}
@@ -49,6 +53,9 @@ func newClaims(session time.Duration) *claims {
 // on takes the next event.
 func (c *claims) on(e event) {
 	c.seen[e.What]++
+	if c.recent = append(c.recent, e); len(c.recent) > 2*recentEvents {
+		c.recent = slices.Delete(c.recent, 0, recentEvents)
+	}
 	switch e.What {
 	case beaten:
 		c.beat[e.Member] = max(c.beat[e.Member], e.At)
@@ -68,8 +75,22 @@ func (c *claims) on(e event) {
 		what := fmt.Sprintf("%s by %s", task, strings.Join(live, " and "))
 		if len(live) > 1 && !slices.Contains(c.double, what) {
 			c.double = append(c.double, what)
+			c.tell(live)
 		}
 	}
+}
+
+// tell keeps what members told before a task was held twice.
+func (c *claims) tell(members []string) {
+	if c.story != nil {
+		return
+	}
+	for _, e := range c.recent {
+		if slices.Contains(members, e.Member) {
+			c.story = append(c.story, fmt.Sprintf("%s %s %s %v", time.Unix(0, e.At).UTC().Format("04:05.000"), e.Member, e.What, e.Tasks))
+		}
+	}
+	c.story = c.story[max(0, len(c.story)-200):]
 }
 
 // live are the members whose claim on a task lives at an instant.

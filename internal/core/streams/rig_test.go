@@ -57,6 +57,20 @@ func testConfig() Config {
 
 func newRig(t testing.TB, change func(*Config)) *rig {
 	t.Helper()
+	r := newIdleRig(t, change)
+	r.start()
+	return r
+}
+
+func (r *rig) start() {
+	r.t.Helper()
+	r.m.OnStart(r.now)
+	r.step()
+}
+
+// newIdleRig is a rig that has not begun.
+func newIdleRig(t testing.TB, change func(*Config)) *rig {
+	t.Helper()
 	cfg := testConfig()
 	if change != nil {
 		change(&cfg)
@@ -68,10 +82,7 @@ func newRig(t testing.TB, change func(*Config)) *rig {
 	if cfg.Topology, err = cfg.Topology.Canonical(); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, m: New(cfg, rand.New(rand.NewPCG(1, 2))), now: testStart, version: 1, done: map[uint64]error{}}
-	r.m.OnStart(r.now)
-	r.step()
-	return r
+	return &rig{t: t, m: New(cfg, rand.New(rand.NewPCG(1, 2))), now: testStart, version: 1, done: map[uint64]error{}}
 }
 
 // step carries out what the machine asks for.
