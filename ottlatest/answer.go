@@ -33,7 +33,7 @@ func (c *Cluster) onRequest(from *conn, r frame.Request, req kmsg.Request) {
 	if hb, ok := req.(*kmsg.StreamsGroupHeartbeatRequest); ok {
 		c.streams.sees(hb, r.ClientID)
 	}
-	if md, ok := req.(*kmsg.MetadataRequest); ok && md.AllowAutoTopicCreation && c.cfg.AutoCreate && from.trusted() {
+	if md, ok := req.(*kmsg.MetadataRequest); ok && md.AllowAutoTopicCreation && c.cfg.AutoCreate {
 		placer{c}.createMissing(md)
 	}
 }

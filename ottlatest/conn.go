@@ -2,11 +2,12 @@ package ottlatest
 
 import (
 	"encoding/binary"
+	"errors"
+	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
-
-	"net"
 
 	"github.com/ottla/ottla/internal/sim/frame"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -28,7 +29,8 @@ type conn struct {
 
 	mu    sync.Mutex
 	asked []asked // requests without an answer, oldest first
-	known bool    // kfake has answered a request that needs a login
+	known bool    // the client has logged in
+	steps int     // good answers that are missing to a login
 }
 
 // asked is what must be known of a request to read its answer.
@@ -75,8 +77,17 @@ func (c *conn) next() error {
 	if err != nil {
 		return err
 	}
+	if needsLogin(r.Key) && !c.trusted() {
+		return errNoLogin // kfake would close too, but let its hooks answer first
+	}
 	c.n.c.onRequest(c, r, req)
 	c.mu.Lock()
+	if hs, ok := req.(*kmsg.SASLHandshakeRequest); ok {
+		c.steps = 1
+		if strings.HasPrefix(hs.Mechanism, "SCRAM") {
+			c.steps = 2
+		}
+	}
 	if len(c.asked) == maxAsked {
 		c.asked = slices.Delete(c.asked, 0, 1)
 	}
@@ -92,12 +103,36 @@ func (c *conn) next() error {
 	return nil
 }
 
-// trusted reports whether requests of the connection may have effects before
-// kfake has looked at them: nobody has to log in, or the client has.
+var errNoLogin = errors.New("ottlatest: a request before the login")
+
+func needsLogin(key int16) bool {
+	switch kmsg.Key(key) {
+	case kmsg.SASLHandshake, kmsg.SASLAuthenticate, kmsg.ApiVersions:
+		return false
+	}
+	return true
+}
+
+// trusted reports whether nobody has to log in, or the client has.
 func (c *conn) trusted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.known || len(c.n.c.cfg.Users) == 0
+}
+
+// loggedIn notes an answer of kfake that is a step of a login.
+func (c *conn) loggedIn(a asked, wire []byte) {
+	if a.key != int16(kmsg.SASLAuthenticate) {
+		return
+	}
+	resp, ok := decodeAnswer(a, wire)
+	if !ok || resp.(*kmsg.SASLAuthenticateResponse).ErrorCode != 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.steps--
+	c.known = c.known || c.steps == 0
 }
 
 // answered takes the request with that correlation id, and all before it,
@@ -110,11 +145,6 @@ func (c *conn) answered(correlation int32) (asked, bool) {
 		return asked{}, false
 	}
 	a := c.asked[i]
-	switch kmsg.Key(a.key) {
-	case kmsg.SASLHandshake, kmsg.SASLAuthenticate, kmsg.ApiVersions:
-	default:
-		c.known = true
-	}
 	c.asked = slices.Delete(c.asked, 0, i+1)
 	return a, true
 }
@@ -124,6 +154,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	out := p
 	if len(p) >= 8 {
 		if a, ok := c.answered(int32(binary.BigEndian.Uint32(p[4:]))); ok {
+			c.loggedIn(a, p)
 			out = c.n.c.onAnswer(c.n, a, p)
 		}
 	}

@@ -22,6 +22,7 @@
 // assignment, standbys, revocation in two steps, static members, internal topics,
 // statuses, session and rebalance time-outs. It differs from Kafka's in that it
 // removes members only when the group is asked about, gives no task by rack or
-// tag, refuses commits of any older epoch, knows copartition errors of external
-// topics only, and answers clients that have not logged in.
+// tag, refuses commits of any older epoch, and knows copartition errors of
+// external topics only. Nobody who may log in is without a right: [Cluster.Fail]
+// gives the codes 29 and 30.
 package ottlatest

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/kafka"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -148,4 +149,39 @@ func TestOnlyWhoLoggedInCreatesTopics(t *testing.T) {
 		produce(t, cl, "t", 3, "x")
 		wantLog(t, c, "t", 3, "x")
 	})
+}
+
+func TestOnlyWhoLoggedInJoinsAStreamsGroup(t *testing.T) {
+	for _, user := range []User{{"PLAIN", "ann", "1"}, {"SCRAM-SHA-256", "ann", "1"}} {
+		t.Run(user.Mechanism, func(t *testing.T) {
+			everywhere(t, Config{Topics: map[string]int{"t": 1}, Users: []User{user}}, func(t *testing.T, c *Cluster) {
+				at := c.Coordinator("g")
+				nc, err := c.Dial(t.Context(), "tcp", c.Bootstrap()[at])
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer nc.Close()
+				join := kmsg.NewPtrStreamsGroupHeartbeatRequest()
+				join.Group, join.MemberID, join.RebalanceTimeoutMillis = "g", "m", 1000
+				join.ActiveTasks, join.StandbyTasks, join.WarmupTasks = []kmsg.TaskIDs{}, []kmsg.TaskIDs{}, []kmsg.TaskIDs{}
+				topology := kmsg.NewStreamsGroupHeartbeatRequestTopology()
+				sub := kmsg.NewStreamsGroupHeartbeatRequestTopologySubtopology()
+				sub.SubtopologyID, sub.SourceTopics = "0", []string{"t"}
+				topology.Subtopologies = append(topology.Subtopologies, sub)
+				join.Topology = &topology
+				if _, err := exchange(nc, join); err == nil {
+					t.Error("a stranger joins")
+				}
+				cl, err := cluster.Connect(t.Context(), c.ClientConfig())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer cl.Close()
+				resp, err := cl.RequestCoordinator(t.Context(), "g", join)
+				if err != nil || resp.(*kmsg.StreamsGroupHeartbeatResponse).ErrorCode != 0 {
+					t.Errorf("%+v, %v", resp, err)
+				}
+			})
+		})
+	}
 }

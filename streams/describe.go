@@ -160,7 +160,7 @@ func worthwhile(err error) bool {
 // answered is the error for a code.
 func answered(group string, code int16, message *string) error {
 	if code == 69 {
-		return core.NewGroupTypeError(group, message)
+		return core.NoStreamsGroup(group, message)
 	}
 	return core.NewBrokerError(group, code, message)
 }

@@ -121,7 +121,7 @@ type (
 	// BrokerError is an error code that a broker answered; errors.Is matches the
 	// value of package kerr.
 	BrokerError = core.BrokerError
-	// GroupTypeError is a group of another kind under the name.
+	// GroupTypeError is a name under which there is no Streams group.
 	GroupTypeError = core.GroupTypeError
 	// MissingSourceTopicsError is a group whose sources did not appear in time.
 	MissingSourceTopicsError = core.MissingSourceTopicsError

@@ -88,7 +88,7 @@ var memberScenarios = []struct {
 			s.t.Fatal(err)
 		}
 		var gone *GroupTypeError
-		if _, err := Describe(s.ctx, s.k, s.name("g"), DescribeOptions{}); !errors.As(err, &gone) {
+		if _, err := Describe(s.ctx, s.k, s.name("g"), DescribeOptions{}); !errors.As(err, &gone) || !strings.Contains(err.Error(), "there is no streams group "+s.name("g")) {
 			s.t.Fatalf("after it was deleted: %v", err)
 		}
 	}},

@@ -96,12 +96,17 @@ func (e *BrokerError) MayHaveHappened() bool {
 	return kafka.MayHaveHappened(kafka.CodeError(e.Code, nil))
 }
 
-// GroupTypeError is a group of another kind under the name.
-type GroupTypeError struct{ Group, Message string }
+// GroupTypeError is a name under which there is no Streams group: for a member
+// that joins because there is another kind of group, for whoever asks about it
+// perhaps also because there is none.
+type GroupTypeError struct {
+	Group, Message string
+	asked          bool // by somebody who does not join
+}
 
-// NewGroupTypeError is the error for a group of another kind; text may be nil.
-func NewGroupTypeError(group string, text *string) *GroupTypeError {
-	e := &GroupTypeError{Group: group}
+// NoStreamsGroup is the error for a question about a group; text may be nil.
+func NoStreamsGroup(group string, text *string) *GroupTypeError {
+	e := &GroupTypeError{Group: group, asked: true}
 	if text != nil {
 		e.Message = *text
 	}
@@ -110,6 +115,9 @@ func NewGroupTypeError(group string, text *string) *GroupTypeError {
 
 func (e *GroupTypeError) Error() string {
 	s := "ottla: streams: group " + e.Group + " is no streams group, and an empty consumer group is not replaced by one: take another group id, or delete that group"
+	if e.asked {
+		s = "ottla: streams: there is no streams group " + e.Group
+	}
 	if e.Message != "" {
 		s += "; the broker says: " + e.Message
 	}
