@@ -19,6 +19,7 @@ import (
 type demoSummary struct {
 	OK      bool         `json:"ok"`
 	Records *demoRecords `json:"records,omitempty"`
+	Leader  *demoLeader  `json:"leader,omitempty"`
 	Streams *demoStreams `json:"streams,omitempty"`
 	Groups  *demoGroups  `json:"-"` // counted among Records
 	TookMS  int64        `json:"took_ms"`
@@ -43,9 +44,11 @@ func demoCommand(a *app) *cobra.Command {
 		Use:   "demo",
 		Short: "Show ottla at work, on a cluster in memory",
 		Long: "Show ottla at work: producers and consumers go on while the connections of a broker are cut and come back, two\n" +
-			"members of a Streams group share tasks until one leaves, and the members of a consumer group come and go.\n\n" +
+			"members of a Streams group share tasks until one leaves, a role is led, resigned and taken over while late writes of\n" +
+			"old leaders are refused, and the members of a consumer group come and go.\n\n" +
 			"It starts a cluster of three brokers in memory; with --bootstrap it uses that cluster, in topics of its own that\n" +
-			"it deletes afterwards. It ends by itself within 20 s, with status 1 if a record was lost or came twice, or a task was held twice.",
+			"it deletes afterwards, and without the role, whose topic would stay. It ends by itself within 20 s, with status 1 if\n" +
+			"a record was lost or came twice, a task was held twice or the role led twice.",
 		Example: "  ottla demo\n  ottla demo -o json",
 		Args:    takes(),
 		RunE:    func(*cobra.Command, []string) error { return demo(a) },
@@ -64,10 +67,12 @@ func demo(a *app) error {
 	defer stop()
 	view := newDemoView(a, began)
 	tasks := startStreamsDemo(ctx, a, cfg, view)
+	role := startLeaderDemo(ctx, a, cfg, view)
 	part, err := runRecordsDemo(ctx, a, cfg, view)
 	shared, streamsErr := tasks()
+	led, leaderErr := role()
 	var groups *demoGroups
-	if err = cmp.Or(err, streamsErr); err == nil {
+	if err = cmp.Or(err, streamsErr, leaderErr); err == nil {
 		groups, err = runGroupDemo(ctx, a, cfg, view)
 	}
 	view.end()
@@ -82,8 +87,8 @@ func demo(a *app) error {
 	part.Lost += groups.Lost
 	part.Duplicated += groups.Duplicated
 	sum := demoSummary{
-		OK:      part.ok() && groups.ok() && (shared == nil || shared.DoubleOwned == 0),
-		Records: &part.demoRecords, Groups: groups, Streams: shared, TookMS: time.Since(began).Milliseconds(),
+		OK:      part.ok() && groups.ok() && (shared == nil || shared.DoubleOwned == 0) && (led == nil || led.ok()),
+		Records: &part.demoRecords, Groups: groups, Leader: led, Streams: shared, TookMS: time.Since(began).Milliseconds(),
 	}
 	if err := printDemo(a, &sum, part); err != nil {
 		return err
@@ -129,6 +134,11 @@ func printDemo(a *app, sum *demoSummary, part *demoResult) error {
 		"group: %d members handled %d of them, %d partitions had two owners",
 		r.Produced, r.Consumed, r.Lost, r.Duplicated, g.Members, g.Handled, g.DoubleOwned); err != nil {
 		return err
+	}
+	if l := sum.Leader; l != nil {
+		if err := a.stdout.printf("leader: %d hand-overs, %d late writes of old leaders refused, %d overlaps", l.Handovers, l.FencedWrites, l.Overlaps); err != nil {
+			return err
+		}
 	}
 	if s := sum.Streams; s != nil {
 		if err := a.stdout.printf("streams: %d members shared %d tasks, %d held by both at once", s.Members, s.Tasks, s.DoubleOwned); err != nil {

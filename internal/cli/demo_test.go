@@ -43,6 +43,23 @@ func TestTheDemoCanFail(t *testing.T) {
 	}
 }
 
+func TestTheLeaderPartOfTheDemoCanFail(t *testing.T) {
+	for name, c := range map[string]struct {
+		d  demoLeader
+		ok bool
+	}{
+		"all is well":             {demoLeader{Handovers: 2, FencedWrites: 2}, true},
+		"a late write was taken":  {demoLeader{Handovers: 2, FencedWrites: 1}, false},
+		"no second hand-over":     {demoLeader{Handovers: 1, FencedWrites: 1}, false},
+		"an old leader wrote":     {demoLeader{Handovers: 2, FencedWrites: 2, Overlaps: 1}, false},
+		"nothing happened at all": {demoLeader{}, false},
+	} {
+		if c.d.ok() != c.ok {
+			t.Errorf("%s: %+v is ok: %v", name, c.d, !c.ok)
+		}
+	}
+}
+
 func TestTheDemoReadsToTheEndsOfItsPartitions(t *testing.T) {
 	d := demoLog(nil, nil)
 	next := map[int32]kafka.Offset{0: 5, 2: 7}

@@ -134,10 +134,14 @@ func TestTheDemosSummaryHasItsShape(t *testing.T) {
 	got := decode[map[string]any](t, res)
 	records, _ := got["records"].(map[string]any)
 	tasks, _ := got["streams"].(map[string]any)
+	role, _ := got["leader"].(map[string]any)
+	if role["handovers"] != 2.0 || role["fenced_writes"] != 2.0 || role["overlaps"] != 0.0 {
+		t.Errorf("%s", res.stdout)
+	}
 	if tasks["members"] != 2.0 || tasks["tasks"] != 4.0 || tasks["double_owned"] != 0.0 {
 		t.Errorf("%s", res.stdout)
 	}
-	if got["ok"] != true || len(got) != 4 || len(records) != 4 || records["lost"] != 0.0 || records["duplicated"] != 0.0 || records["produced"] == 0.0 || got["took_ms"] == nil {
+	if got["ok"] != true || len(got) != 5 || len(records) != 4 || records["lost"] != 0.0 || records["duplicated"] != 0.0 || records["produced"] == 0.0 || got["took_ms"] == nil {
 		t.Errorf("%s", res.stdout)
 	}
 }
