@@ -25,6 +25,7 @@ var brief = Config{Lease: 10 * time.Second, Renew: 3 * time.Second, Stagger: tim
 // forced to end, and campaigns again.
 type player struct {
 	s    *schedule
+	id   int
 	l    *link
 	e    *Elector
 	stop context.CancelFunc
@@ -49,11 +50,14 @@ type schedule struct {
 
 	tmu   sync.Mutex
 	terms []*Term // in the order of their returns
+
+	told history
+	busy bool // leaders write all the time
 }
 
 func (s *schedule) spawn(i int) {
 	s.born++
-	p := &player{s: s, l: s.link(fmt.Sprintf("m%d.%d", i, s.born)), done: make(chan struct{})}
+	p := &player{s: s, id: s.born, l: s.link(fmt.Sprintf("m%d.%d", i, s.born)), done: make(chan struct{})}
 	e, err := p.l.open(brief)
 	if err != nil {
 		s.problem("open: %v", err)
@@ -75,6 +79,7 @@ func (s *schedule) spawn(i int) {
 
 func (p *player) play(ctx context.Context) {
 	for ctx.Err() == nil {
+		call := p.s.since()
 		t, err := p.e.Campaign(ctx, p.s.role)
 		if err != nil {
 			if ctx.Err() == nil && !errors.Is(err, ErrClosed) {
@@ -82,6 +87,7 @@ func (p *player) play(ctx context.Context) {
 			}
 			return
 		}
+		p.s.told.add(p.id, call, acquired, t.Number(), p.s.since())
 		p.lead(t)
 		select {
 		case <-t.Done():
@@ -98,6 +104,16 @@ func (p *player) lead(t *Term) {
 	p.s.tmu.Lock()
 	p.s.terms = append(p.s.terms, t)
 	p.s.tmu.Unlock()
+	if p.s.busy {
+		p.s.wg.Add(1)
+		go func() {
+			defer p.s.wg.Done()
+			for t.Err() == nil {
+				p.renew(t)
+				time.Sleep(300 * time.Millisecond)
+			}
+		}()
+	}
 	p.s.wg.Add(1)
 	go func() {
 		defer p.s.wg.Done()
@@ -107,6 +123,18 @@ func (p *player) lead(t *Term) {
 		p.s.ended[t] = time.Now()
 	}()
 }
+
+// renew writes a lease, and notes it if it was written.
+func (p *player) renew(t *Term) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	call := p.s.since()
+	if t.Renew(ctx) == nil {
+		p.s.told.add(p.id, call, wrote, t.Number(), p.s.since())
+	}
+}
+
+func (s *schedule) since() time.Duration { return time.Since(s.start) }
 
 func (p *player) current() *Term {
 	p.mu.Lock()
@@ -321,7 +349,10 @@ func (s *schedule) do(st step) {
 				defer s.wg.Done()
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 				defer cancel()
-				_ = t.Resign(ctx)
+				call := s.since()
+				if err := t.Resign(ctx); err == nil && errors.Is(t.Err(), ErrResigned) {
+					s.told.add(p.id, call, resigned, t.Number(), s.since())
+				}
 			}()
 		}
 	case opKill: // the process is gone for good, and a new one comes
@@ -355,9 +386,7 @@ func (s *schedule) do(st step) {
 			s.wg.Add(1)
 			go func() {
 				defer s.wg.Done()
-				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-				defer cancel()
-				_ = t.Renew(ctx)
+				p.renew(t)
 			}()
 		}
 	}
@@ -396,12 +425,15 @@ func (s *schedule) finish() {
 	}
 	s.wg.Wait()
 	s.check()
+	if why := s.told.check(); why != "" {
+		s.problem("%s", why)
+	}
 }
 
 // play runs a schedule and returns what was wrong.
-func play(t *testing.T, seed uint64, cfg model.Config, steps []step) (problems []string) {
+func play(t *testing.T, seed uint64, cfg model.Config, busy bool, steps []step) (problems []string) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &schedule{world: newWorld(seed, cfg), role: "controller", players: make([]*player, 3)}
+		s := &schedule{world: newWorld(seed, cfg), role: "controller", players: make([]*player, 3), busy: busy}
 		s.pauses, s.ended = map[string]bool{}, map[*Term]time.Time{}
 		s.onSend = s.guard
 		for i := range s.players {
@@ -441,7 +473,7 @@ func TestInvariantsOverRandomSchedules(t *testing.T) {
 		if rapid.Bool().Draw(rt, "rotate") {
 			cfg.MaxEpoch = 12
 		}
-		for _, p := range play(t, seed, cfg, drawSteps(rt)) {
+		for _, p := range play(t, seed, cfg, rapid.Bool().Draw(rt, "busy"), drawSteps(rt)) {
 			rt.Error(p)
 		}
 	})
