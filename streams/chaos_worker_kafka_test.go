@@ -48,9 +48,7 @@ type teller struct {
 func (w *teller) event(e event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e.At == 0 {
-		e.At = time.Now().UnixNano()
-	}
+	e.At = time.Now().UnixNano()
 	line, _ := json.Marshal(e)
 	if _, err := w.out.Write(append(line, '\n')); err != nil {
 		os.Exit(1) // nobody listens any more
@@ -69,7 +67,7 @@ func (k *toldKafka) RequestCoordinator(ctx context.Context, group string, req km
 	q, ok := req.(*kmsg.StreamsGroupHeartbeatRequest)
 	r, answered := resp.(*kmsg.StreamsGroupHeartbeatResponse)
 	if ok && answered && err == nil && r.ErrorCode == 0 && q.MemberEpoch >= 0 {
-		k.tell.event(event{At: sent, Member: q.MemberID, What: beaten})
+		k.tell.event(event{Sent: sent, Member: q.MemberID, What: beaten})
 	}
 	return resp, err
 }

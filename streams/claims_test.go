@@ -12,7 +12,8 @@ import (
 // event is what a member of the chaos tells of itself. The events of all
 // processes stand in the order in which they happened.
 type event struct {
-	At     int64 // Unix nanoseconds; of a beat, when it was sent
+	At     int64 // Unix nanoseconds
+	Sent   int64 // of a beat: when its heartbeat was sent
 	Member string
 	What   string   // one of the below
 	Tasks  []string // of a hold
@@ -22,7 +23,7 @@ type event struct {
 // What an event tells.
 const (
 	told   = "joined"
-	beaten = "beat" // a heartbeat was sent at At, and accepted since
+	beaten = "beat" // a heartbeat was sent at Sent, and accepted since
 	holds  = "hold" // the owner holds Tasks from now on: what it gave up is told before the acknowledgement, what is new after it
 	lost   = "lost"
 	gone   = "left" // Leave returned
@@ -58,7 +59,7 @@ func (c *claims) on(e event) {
 	}
 	switch e.What {
 	case beaten:
-		c.beat[e.Member] = max(c.beat[e.Member], e.At)
+		c.beat[e.Member] = max(c.beat[e.Member], e.Sent)
 	case holds:
 		for _, task := range c.held[e.Member] {
 			c.holders[task] = slices.DeleteFunc(c.holders[task], func(m string) bool { return m == e.Member })
@@ -125,7 +126,10 @@ func TestClaimsFindATaskWithTwoHolders(t *testing.T) {
 	hold := func(at int64, member string, tasks ...string) event {
 		return event{At: at, Member: member, What: holds, Tasks: tasks}
 	}
-	beat := func(at int64, member string) event { return event{At: at, Member: member, What: beaten} }
+	beat := func(at int64, member string) event { return event{At: at, Sent: at, Member: member, What: beaten} }
+	late := func(sent, at int64, member string) event {
+		return event{At: at, Sent: sent, Member: member, What: beaten}
+	}
 	for _, c := range []struct {
 		name   string
 		events []event
@@ -136,6 +140,9 @@ func TestClaimsFindATaskWithTwoHolders(t *testing.T) {
 		{"the first is dead, but not for a session", []event{beat(0, "a"), hold(1, "a", "0_0"), beat(5*second, "b"), hold(5*second, "b", "0_0")}, 1},
 		{"the first is dead for a session", []event{beat(0, "a"), hold(1, "a", "0_0"), beat(6*second, "b"), hold(6*second, "b", "0_0")}, 0},
 		{"a dead one acknowledges", []event{beat(0, "a"), beat(7*second, "b"), hold(7*second, "b", "0_0"), hold(7*second, "a", "0_0")}, 0},
+		{"a paused one reads an answer of before", []event{
+			beat(0, "a"), hold(1, "a", "0_0"), beat(8*second, "b"), hold(8*second, "b", "0_0"), late(second, 9*second, "a"),
+		}, 0},
 		{"a dead one acknowledges and lives again", []event{
 			beat(0, "a"), beat(7*second, "b"), hold(7*second, "b", "0_0"), hold(7*second, "a", "0_0"), beat(8*second, "a"),
 		}, 1},

@@ -322,7 +322,7 @@ var scenarios = []struct {
 }
 
 func runScenarios(t *testing.T, with func(t *testing.T, run func(s *stage))) {
-	for _, sc := range slices.Concat(scenarios, memberScenarios) {
+	for _, sc := range slices.Concat(scenarios, memberScenarios, lostScenarios) {
 		t.Run(sc.name, func(t *testing.T) { with(t, sc.run) })
 	}
 }
