@@ -33,7 +33,7 @@ func (a *ahead) work(w fetch.Work) {
 	d := a.decoder()
 	for ok := true; ok; {
 		d.Limit = min(w.Limit, c.cfg.MaxBatchBytes)
-		payload, err := d.Decode(w.Batch, c.buffers.spare())
+		payload, err := d.Decode(w.Batch, c.buffers.spare(w.Room))
 		c.mu.Lock()
 		c.machine.OnAhead(w, payload, err)
 		c.signalLocked()

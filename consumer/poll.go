@@ -125,7 +125,7 @@ func (c *Consumer) takeOne() (b Batch, l fetch.Loan, ok bool) {
 // ahead, and the batch to go with it.
 func (c *Consumer) decode(l *fetch.Loan) (b record.Batch, err error) {
 	if l.Payload == nil {
-		l.Payload, err = c.decoder.Decode(l.Batch, c.buffers.spare())
+		l.Payload, err = c.decoder.Decode(l.Batch, c.buffers.spare(l.Room))
 	}
 	if err == nil && !c.buffers.lends(*l) {
 		return record.Head(l.Batch), nil

@@ -42,8 +42,12 @@ const (
 	maxFreeSize = 4 << 20
 )
 
-// spare is memory to decompress into, nil if there is none.
-func (b *buffers) spare() []byte {
+// spare is memory to decompress into: some that is used again, or new one with the
+// room that is likely needed, nil if that is not known.
+func (b *buffers) spare(room int) []byte {
+	if !b.reuse && room > 0 {
+		return make([]byte, 0, room)
+	}
 	if !b.reuse {
 		return nil
 	}

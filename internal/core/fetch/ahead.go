@@ -13,6 +13,8 @@ const aheadGrowth = 16
 type Work struct {
 	Batch record.Batch
 	Limit int // bytes of its decoded form; more is not worth the room
+	Room  int // bytes that it will likely have; 0 = not known
+	p     *part
 	state *decoding
 	frame *frame
 }
@@ -28,6 +30,7 @@ type decoding struct {
 // and with room for it in the budget. OnAhead takes the result.
 func (m *Machine) Ahead() (Work, bool) {
 	var first *chunk
+	var of *part
 	best := aheadDepth
 	for _, p := range m.shelf.ring {
 		if best == 0 {
@@ -38,7 +41,7 @@ func (m *Machine) Ahead() (Work, bool) {
 		}
 		for depth := range min(best, len(p.queue)) {
 			if c := &p.queue[depth]; c.compressed() && c.ahead == nil {
-				first, best = c, depth
+				first, of, best = c, p, depth
 				break
 			}
 		}
@@ -55,7 +58,8 @@ func (m *Machine) Ahead() (Work, bool) {
 	first.ahead = d
 	m.shelf.used += d.reserved
 	first.frame.lend()
-	return Work{Batch: first.batch, Limit: int(d.reserved), state: d, frame: first.frame}, true
+	room := min(of.room(first.batch), int(d.reserved))
+	return Work{Batch: first.batch, Limit: int(d.reserved), Room: room, p: of, state: d, frame: first.frame}, true
 }
 
 // aheadDepth is how many batches of a partition are decoded before they are
@@ -81,10 +85,31 @@ func (s *shelf) OnAhead(w Work, payload []byte, err error) {
 	}
 	s.discard(d)
 	if err == nil {
+		w.p.became(w.Batch, payload)
 		d.payload, d.reserved = payload, int64(len(payload))
 		s.used += d.reserved
 	}
 }
+
+// room is how large the payload of a compressed batch of p will be, by the last one.
+func (p *part) room(b record.Batch) int {
+	if p.unpacked == 0 || b.Codec() == compress.None {
+		return 0
+	}
+	n := int(float64(b.Size()) * p.unpacked)
+	return n + n/16
+}
+
+// became notes what a batch was decompressed to.
+func (p *part) became(b record.Batch, payload []byte) {
+	if b.Codec() != compress.None {
+		p.unpacked = min(float64(len(payload))/float64(b.Size()), mostUnpacked)
+	}
+}
+
+// mostUnpacked bounds the room that is made in advance, as a multiple of the size on
+// the wire.
+const mostUnpacked = 16
 
 // keep keeps what was decoded with its batch. Without compression that is the
 // batch's own memory.

@@ -90,8 +90,9 @@ type stock struct {
 	owes     bool            // the user has something of it that is not finished
 	done     Progress        // where that begins, if owes
 	inRing   bool
-	turn     uint64 // the last one in which something was taken
-	given    int    // records taken in it
+	turn     uint64  // the last one in which something was taken
+	given    int     // records taken in it
+	unpacked float64 // size of the last payload, by that of its compressed batch
 }
 
 // patience counts failures of a partition.

@@ -18,6 +18,7 @@ type Loan struct {
 	// Payload is what Decode makes of the batch, if that was done ahead. Whoever
 	// does it later may set it before Return.
 	Payload []byte
+	Room    int // bytes that Payload will have, by the last one of the partition; 0 = not known
 
 	p     *part
 	cut   uint64
@@ -62,6 +63,7 @@ func (m *Machine) Take(now time.Time) (Loan, bool) {
 		l := Loan{
 			TopicPartition: p.tp, Batch: c.batch, From: c.from,
 			p: p, cut: p.cut, next: c.next, epoch: c.epoch, frame: c.frame, ahead: c.ahead,
+			Room: p.room(c.batch),
 		}
 		if c.ahead != nil {
 			l.Payload = c.ahead.payload
@@ -82,6 +84,7 @@ func (m *Machine) Deliver(l Loan) bool {
 		return false
 	}
 	p.held++
+	p.became(l.Batch, l.Payload)
 	p.lastTime = l.Batch.MaxTimestamp()
 	m.owe(p, Progress{p.position, p.last})
 	m.shelf.passTo(p, Progress{l.next, l.epoch})
