@@ -36,9 +36,9 @@ func ottlaBatches(ctx context.Context, j load.Job) (load.Measured, error) {
 	return ottlaPoll(ctx, j, consumer.Config{})
 }
 
-// ottlaReuse is ottlaBatches with memory that is used again, and less of it.
+// ottlaReuse is ottlaBatches with memory that is used again.
 func ottlaReuse(ctx context.Context, j load.Job) (load.Measured, error) {
-	return ottlaPoll(ctx, j, consumer.Config{ReuseBuffers: true, Budget: 16 << 20})
+	return ottlaPoll(ctx, j, consumer.Config{ReuseBuffers: true})
 }
 
 func ottlaPoll(ctx context.Context, j load.Job, cfg consumer.Config) (load.Measured, error) {
