@@ -81,13 +81,12 @@ func TestASilentPeerBehindTLSIsNamed(t *testing.T) {
 			go io.Copy(io.Discard, c) // the handshake, and then nothing
 		}
 	}()
-	const soon = "socket.connection.setup.timeout.ms=2000"
-	res := ottla(t, "brokers", "-b", l.Addr().String(), "--ca", ca.file, "-X", soon)
+	res := ottla(t, "brokers", "-b", l.Addr().String(), "--ca", ca.file, "-X", "socket.connection.setup.timeout.ms=5000")
 	res.wantError(t, 1, l.Addr().String(), "does not answer")
 	if strings.Contains(res.stderr, "--tls") {
 		t.Error(res.stderr)
 	}
-	plain := writeFile(t, "plain.properties", "security.protocol=PLAINTEXT\n"+soon+"\n")
+	plain := writeFile(t, "plain.properties", "security.protocol=PLAINTEXT\nsocket.connection.setup.timeout.ms=300\n")
 	ottla(t, "brokers", "-b", l.Addr().String(), "--config", plain).wantError(t, 1, "TLS answers there", "--tls")
 }
 
