@@ -288,8 +288,58 @@ func TestP27ARecreatedTopicGetsNothingThatWasMeantForTheOldOne(t *testing.T) {
 			if got := f.values(t0); !slices.Equal(got, []string{"after"}) {
 				t.Errorf("version %d: the new topic has %q", version, got)
 			}
+			if n := p.Stats().SuspectedDuplicates; n != 0 { // its offsets begin anew
+				t.Errorf("version %d: %d suspected duplicates", version, n)
+			}
 		})
 	}
+}
+
+// What is outstanding when the topic is made anew is settled by its answer.
+// Mutation: it is sent again, to the new one.
+func TestP27WhatIsOutstandingIsNotSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1)
+		f.version = 13
+		f.describe("t", 1)
+		p := begin(t, f, Config{Linger: NoLinger})
+		if _, err := p.Send(t.Context(), text("before")); err != nil {
+			t.Fatal(err)
+		}
+		f.mu.Lock()
+		old, fresh := f.topics["t"].ID, *f.topics["t"]
+		fresh.ID = kafka.TopicID{9}
+		f.hold = true
+		f.fault = func(kafka.TopicPartition, int) fault { return fault{code: kerr.UnknownTopicID.Code} }
+		f.mu.Unlock()
+		away := appendText(t, p, "away")
+		time.Sleep(time.Second)
+		f.mu.Lock()
+		f.logs = map[kafka.TopicPartition]*fakeLog{}
+		f.topics["t"] = &fresh
+		f.mu.Unlock()
+		f.event(cluster.Event{Kind: cluster.TopicRecreated, Topic: "t", OldID: old, NewID: fresh.ID})
+		synctest.Wait()
+		f.mu.Lock()
+		f.fault = func(_ kafka.TopicPartition, nth int) fault {
+			if nth > 2 { // behind "before" and the first try of "away"
+				return fault{}
+			}
+			return fault{code: kerr.UnknownTopicID.Code}
+		}
+		f.mu.Unlock()
+		f.release()
+		var recreated *kafka.RecreatedError
+		if _, err := away.Wait(t.Context()); !errors.As(err, &recreated) || kafka.MayHaveHappened(err) {
+			t.Errorf("%v", err)
+		}
+		if _, err := p.Send(t.Context(), text("after")); err != nil {
+			t.Error(err)
+		}
+		if got := f.values(t0); !slices.Equal(got, []string{"after"}) {
+			t.Errorf("the new topic has %q", got)
+		}
+	})
 }
 
 // The cluster map may have the new id before its event is here.

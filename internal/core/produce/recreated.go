@@ -13,7 +13,6 @@ func (m *Machine) OnRecreated(now time.Time, topic string, err error) {
 		if p.tp.Topic != topic || p.waitingArea() {
 			continue
 		}
-		p.queue.giveUpWaiting(err)
 		for _, b := range p.queue {
 			b.doomed = err
 		}
