@@ -328,6 +328,11 @@ func TestC40ALongPollOutlivesTheRequestTimeout(t *testing.T) {
 		if n := w.b.accepted(); n != 4 {
 			t.Errorf("%d sockets", n)
 		}
+		old := kmsg.NewPtrJoinGroupRequest() // as in version 0, which has no rebalance timeout
+		old.RebalanceTimeoutMillis, old.SessionTimeoutMillis = -1, 45_000
+		if _, err := w.lane(Join).Do(context.Background(), NewCall(context.Background(), old)); err != nil {
+			t.Errorf("a join without rebalance timeout: %v", err)
+		}
 		c := metadata("own wait")
 		c.Wait = 30 * time.Second
 		if _, err := w.lane(Produce).Do(context.Background(), c); err != nil {

@@ -193,6 +193,10 @@ func TestC12AUseDoesNotProlongTheMemory(t *testing.T) {
 	if v := m.Version(begin.Add(time.Hour)); v != 5 {
 		t.Errorf("version %d an hour after it was learned", v)
 	}
+	m.OnSuccess(begin.Add(2*time.Hour), 3)
+	if v := m.Version(begin.Add(3*time.Hour - 1)); v != 3 {
+		t.Errorf("version %d within an hour of when it was learned again", v)
+	}
 }
 
 func TestC11NameAndVersionFitTheProtocolsPattern(t *testing.T) {

@@ -24,6 +24,8 @@ func TestC24C25AFieldThatAVersionCannotCarryIsNotLeftOut(t *testing.T) {
 	}
 	byDefault := kmsg.NewPtrCreateTopicsRequest()
 	byDefault.Topics = []kmsg.CreateTopicsRequestTopic{{NumPartitions: -1, ReplicationFactor: 2}}
+	oneDefault := kmsg.NewPtrCreateTopicsRequest()
+	oneDefault.Topics = []kmsg.CreateTopicsRequestTopic{{NumPartitions: 2, ReplicationFactor: -1}}
 	byHand := kmsg.NewPtrCreateTopicsRequest()
 	byHand.Topics = []kmsg.CreateTopicsRequestTopic{{NumPartitions: -1, ReplicationFactor: -1, ReplicaAssignment: make([]kmsg.CreateTopicsRequestTopicReplicaAssignment, 1)}}
 	dry := kmsg.NewPtrCreateTopicsRequest()
@@ -48,7 +50,7 @@ func TestC24C25AFieldThatAVersionCannotCarryIsNotLeftOut(t *testing.T) {
 	}{
 		{at(-2, 0), 0, ""}, {at(-1, 0), 0, ""}, {at(5, 0), 1, "by time"}, {at(0, 0), 1, "by time"}, {at(5, 1), 2, "last stable"}, {at(-1, 1), 2, "last stable"},
 		{at(-3, 0), 7, "latest timestamp"}, {at(-4, 1), 8, "local disks"}, {at(-5, 0), 9, "tiered"}, {at(-6, 0), 11, "upload"},
-		{dry, 1, "dry run"}, {byHand, 0, ""}, {byDefault, 4, "defaults"}, {byID, 12, "by its id"}, {byBoth, 0, ""}, {deleteID, 6, "by its id"},
+		{dry, 1, "dry run"}, {byHand, 0, ""}, {oneDefault, 4, "defaults"}, {byDefault, 4, "defaults"}, {byID, 12, "by its id"}, {byBoth, 0, ""}, {deleteID, 6, "by its id"},
 		{&kmsg.ListGroupsRequest{StatesFilter: []string{"Empty"}}, 4, "by state"},
 		{&kmsg.ListGroupsRequest{StatesFilter: []string{"Empty"}, TypesFilter: []string{"share"}}, 5, "by type"},
 		{kmsg.NewPtrListTransactionsRequest(), 0, ""}, {age, 1, "by age"}, {pattern, 2, "by pattern"},
@@ -57,7 +59,7 @@ func TestC24C25AFieldThatAVersionCannotCarryIsNotLeftOut(t *testing.T) {
 		{&kmsg.LeaveGroupRequest{Members: []kmsg.LeaveGroupRequestMember{{InstanceID: kmsg.StringPtr("i")}}}, 3, "instance id"},
 		{&kmsg.InitProducerIDRequest{ProducerID: -1, ProducerEpoch: -1}, 0, ""},
 		{&kmsg.InitProducerIDRequest{ProducerID: 7, ProducerEpoch: 0}, 3, "next epoch"},
-		{&kmsg.TxnOffsetCommitRequest{Generation: -1}, 0, ""}, {&kmsg.TxnOffsetCommitRequest{Generation: 4}, 3, "as a member"},
+		{&kmsg.TxnOffsetCommitRequest{Generation: -1}, 0, ""}, {&kmsg.TxnOffsetCommitRequest{Generation: 0}, 3, "as a member"},
 		{&kmsg.TxnOffsetCommitRequest{Generation: -1, MemberID: "m"}, 3, "as a member"},
 		{controllers, 1, "controllers"}, {fenced, 2, "fenced"},
 		{&kmsg.ListConfigResourcesRequest{ResourceTypes: []int8{2}}, 1, "by type"},

@@ -97,7 +97,7 @@ func TestC26AnAPIMissingFromTheTableIsRefused(t *testing.T) {
 }
 
 func TestC13UnknownAndNegativeKeysDoNoHarm(t *testing.T) {
-	v := tableOf([3]int16{32767, 0, 1}, [3]int16{-1, 0, 1}, [3]int16{3, 1, 9}, [3]int16{4, 5, 2}, [3]int16{5, -1, 2})
+	v := tableOf([3]int16{32767, 0, 1}, [3]int16{-1, 0, 1}, [3]int16{3, 1, 9}, [3]int16{4, 5, 2}, [3]int16{5, -1, 2}, [3]int16{kmsg.MaxKey + 1, 0, 1})
 	if r, ok := v.Range(3); !ok || r != (Range{1, 9}) {
 		t.Errorf("Metadata: %v %v", r, ok)
 	}
