@@ -431,10 +431,14 @@ func TestC36AWriteThatTimesOutClosesTheSocket(t *testing.T) {
 		}
 		if c.hello() {
 			c.memConn().SetWindow(100 << 10)
-			time.Sleep(time.Minute)
+			time.Sleep(2 * time.Minute)
 			c.next()
 		}
 	}, func(t *testing.T, w *world) {
+		if _, err := w.peer.Versions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // whatever clock the handshake has set has struck
 		var err error
 		d := took(func() { _, err = w.lane(General).Do(context.Background(), oneMiB()) })
 		var te *kafka.TimeoutError

@@ -345,3 +345,173 @@ func TestC9ADialerThatGivesNothingIsAnError(t *testing.T) {
 		}
 	})
 }
+
+// TestK5ACallIsOverOnceHoweverItEnds ends calls in every way but by an answer,
+// and then their contexts.
+func TestK5ACallIsOverOnceHoweverItEnds(t *testing.T) {
+	mutation := func() *Call { return NewCall(context.Background(), kmsg.NewPtrDeleteGroupsRequest()) }
+	for _, end := range []struct {
+		name string
+		call func() *Call
+		f    func(w *world, left *atomic.Int64) // right after Send
+	}{
+		{"lost", mutation, func(w *world, _ *atomic.Int64) { w.peer.Disconnect(errTestOver) }},
+		{"lost in the write", mutation, nil},
+		{"lost in the write, one way", func() *Call { c := mutation(); c.OneWay = true; return c }, nil},
+		{"expired", func() *Call { c := mutation(); c.Timeout = time.Second; return c }, func(*world, *atomic.Int64) {}},
+		{"no version", func() *Call { c := mutation(); c.Min = 99; return c }, func(*world, *atomic.Int64) {}},
+		{"closed in flight", mutation, func(w *world, _ *atomic.Int64) { w.peer.Close(errTestOver) }},
+		{"closed before", mutation, nil},
+		{"not connected", func() *Call { c := mutation(); c.OpenOnly = true; return c }, nil},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			inWorld(t, nil, func(c *brokerConn) {
+				if c.hello() {
+					c.silence()
+				}
+			}, func(t *testing.T, w *world) {
+				var left atomic.Int64
+				left.Store(-1)
+				wrapping(w, func(c net.Conn) net.Conn { return brittle{c, &left} })
+				if _, err := w.peer.Versions(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				switch end.name {
+				case "lost in the write", "lost in the write, one way":
+					left.Store(10)
+				case "closed before":
+					w.peer.Close(errTestOver)
+				case "not connected":
+					w.peer.Disconnect(errTestOver)
+				}
+				parent, cancel := context.WithCancel(context.Background())
+				watched := &watchedContext{Context: parent, done: make(chan struct{})}
+				c := end.call()
+				c.Ctx = watched
+				got := start(w.lane(General), c)
+				time.Sleep(fast)
+				if end.f != nil {
+					end.f(w, &left)
+				}
+				if o := await(t, got); o.err == nil {
+					t.Error("no error")
+				}
+				if n := watched.held.Load(); n != 0 {
+					t.Errorf("the context still holds %d calls", n)
+				}
+				cancel()
+				close(watched.done)
+				w.lane(General).abandon(c, c.gen) // as if the context had ended at that instant
+				time.Sleep(time.Second)
+				if len(got) != 0 {
+					t.Errorf("Done was called again: %v", (<-got).err)
+				}
+			})
+		})
+	}
+}
+
+// TestC8AConnectionThatComesTooLateIsClosed has a dialer that does not obey its
+// context, and connects after all.
+func TestC8AConnectionThatComesTooLateIsClosed(t *testing.T) {
+	inWorld(t, nil, (*brokerConn).silence, func(t *testing.T, w *world) {
+		wrapping(w, func(c net.Conn) net.Conn {
+			time.Sleep(time.Minute)
+			return c
+		})
+		if _, err := w.lane(General).Do(within(t, time.Second), metadata("m")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if n := w.net.Open(); n != 0 || w.b.accepted() != 1 {
+			t.Errorf("%d connections are left, %d were made", n, w.b.accepted())
+		}
+	})
+}
+
+// TestC9WhyANameIsNotFoundIsKept has a resolver that fails.
+func TestC9WhyANameIsNotFoundIsKept(t *testing.T) {
+	why := &net.DNSError{Err: "server misbehaving", Name: "b1"}
+	cfg := &Config{Resolve: func(context.Context, string) ([]string, error) { return nil, why }}
+	inWorld(t, cfg, nil, func(t *testing.T, w *world) {
+		_, err := w.lane(General).Do(within(t, time.Minute), metadata("m"))
+		var de *kafka.DialError
+		if !errors.As(err, &de) || de.Addr != address || !errors.Is(err, why) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestB028BytesBeforeTheEndAreNoReset has brokers that begin an answer, and
+// brokers that answer something else, before they close: neither says anything
+// about versions.
+func TestB028BytesBeforeTheEndAreNoReset(t *testing.T) {
+	for _, said := range []string{"\x00", "\x00\x00\x00\x40\x00\x00\x00\x00", "\x00\x00\x00\x06\x00\x00\x00\x00\x00\x3a"} {
+		inWorld(t, nil, func(c *brokerConn) {
+			c.next()
+			c.Write([]byte(said))
+		}, func(t *testing.T, w *world) {
+			w.lane(General).Do(within(t, time.Minute), metadata("m"))
+			w.lane(General).Do(within(t, time.Minute), metadata("m"))
+			if got := helloVersions(w.b); got != "5 5" {
+				t.Errorf("%q: asked at %s", said, got)
+			}
+		})
+	}
+}
+
+// TestB058ASocketThatServesEndsThePacing has four that serve nothing, then ones
+// that serve one request each.
+func TestB058ASocketThatServesEndsThePacing(t *testing.T) {
+	inWorld(t, nil, func(c *brokerConn) {
+		if !c.hello() {
+			return
+		}
+		if g, ok := c.next(); ok && c.n >= 4 {
+			c.answer(g, reply(g))
+		}
+	}, func(t *testing.T, w *world) {
+		for range 2 { // each is sent twice
+			w.lane(General).Do(within(t, time.Minute), metadata("in vain"))
+		}
+		ask(t, w.lane(General), "served")
+		for range 5 {
+			time.Sleep(time.Second)
+			mustBeFast(t, w.lane(General), "again")
+		}
+	})
+}
+
+// TestK2TheLaneSpeaksAgainAtTheEndOfTheThrottle has no other clock near.
+func TestK2TheLaneSpeaksAgainAtTheEndOfTheThrottle(t *testing.T) {
+	inWorld(t, nil, throttling(5*time.Second), func(t *testing.T, w *world) {
+		if _, err := w.peer.Versions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		ask(t, w.lane(General), "throttled from here")
+		if d := took(func() { ask(t, w.lane(General), "after") }); d < 5*time.Second-fast || d > 5*time.Second+fast {
+			t.Errorf("a throttle of 5 s took %v", d)
+		}
+	})
+}
+
+// TestK2OldBrokersHaveKeptTheThrottleThemselves answers Metadata below the
+// version of KIP-219, and at it.
+func TestK2OldBrokersHaveKeptTheThrottleThemselves(t *testing.T) {
+	for version, want := range map[int16]time.Duration{5: 0, 6: 5 * time.Second} {
+		inWorld(t, nil, throttling(5*time.Second), func(t *testing.T, w *world) {
+			c := metadata("throttled")
+			c.Min, c.Max = version, version
+			if _, err := w.lane(General).Do(within(t, time.Minute), c); err != nil {
+				t.Fatal(err)
+			}
+			if d := took(func() { ask(t, w.lane(General), "after") }); d < want-fast || d > want+fast {
+				t.Errorf("version %d: the next request came after %v, want %v", version, d, want)
+			}
+			if st := w.lane(General).Stats(); st.Throttled != 10*time.Second {
+				t.Errorf("version %d: %v of throttle are reported", version, st.Throttled)
+			}
+		})
+	}
+}

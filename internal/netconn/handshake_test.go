@@ -305,7 +305,8 @@ func TestB026TheVersionIsLoweredOnTheSameConnection(t *testing.T) {
 // TestB029TheBrokersErrorIsSeen has a null array and a close behind it.
 func TestB029TheBrokersErrorIsSeen(t *testing.T) {
 	for code, want := range map[byte]error{58: kerr.SaslAuthenticationFailed, 31: kerr.ClusterAuthorizationFailed} {
-		inWorld(t, nil, func(c *brokerConn) {
+		cfg := &Config{Hooks: Hooks{Mismatch: func(string, string, kafka.NodeID) { t.Error("told of another node") }}}
+		inWorld(t, cfg, func(c *brokerConn) {
 			g, _ := c.next()
 			c.Write([]byte{0, 0, 0, 10, 0, 0, 0, byte(g.ID), 0, code, 0xff, 0xff, 0xff, 0xff})
 		}, func(t *testing.T, w *world) {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"runtime"
 	"slices"
@@ -69,6 +70,47 @@ func TestC36LargeBodiesAreWrittenFromTheirOwnMemory(t *testing.T) {
 	}
 	checkRecords(t, b)
 	ask(t, p.Lane(Produce), "in step")
+}
+
+// TestC36LargeBodiesAreNotCopied sends 4 MiB over TCP, whose write is vectored:
+// no buffer of that size is made.
+func TestC36LargeBodiesAreNotCopied(t *testing.T) {
+	const size = 4 << 20
+	b := newBroker(t, func(c *brokerConn) {
+		if !c.hello() {
+			return
+		}
+		head, in := make([]byte, 12), make([]byte, 64<<10)
+		out := frameOf(gotRequest{Key: 0, Version: 8}, kmsg.NewPtrProduceResponse())
+		for {
+			if _, err := io.ReadFull(c, head); err != nil {
+				return
+			}
+			for left := int(binary.BigEndian.Uint32(head)) - 8; left > 0; {
+				n, err := c.Read(in[:min(left, len(in))])
+				if err != nil {
+					return
+				}
+				left -= n
+			}
+			copy(out[4:8], head[8:])
+			c.Write(out)
+		}
+	})
+	l := newPeer(t, b.addr(), &Config{}).Lane(Produce)
+	p := &parts{records: [][]byte{make([]byte, size/2), make([]byte, size/2)}}
+	p.Acks = -1
+	do := func() {
+		c := NewCall(context.Background(), p)
+		c.Min, c.Max = 8, 8
+		if _, err := l.Do(within(t, 10*time.Second), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do()
+	if got := allocated(20, do); got > size/4 {
+		t.Errorf("%d bytes are allocated for a request of %d", got, size)
+	}
 }
 
 // TestC36ARequestIsOneWrite counts the writes of a connection that has no
