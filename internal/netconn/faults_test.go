@@ -8,12 +8,15 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/ottla/ottla/kafka"
 )
@@ -133,6 +136,15 @@ func TestC29AnAnswerThatOvertakesItsWriteIsTaken(t *testing.T) {
 		time.Sleep(time.Minute)
 		if len(got) != 0 || len(w.b.requests(3)) != 1 {
 			t.Errorf("Done was called %d times more, the broker saw %d requests", len(got), len(w.b.requests(3)))
+		}
+		c = metadata("not used again")
+		got = start(l, c)
+		if o := await(t, got); o.err != nil {
+			t.Fatal(o.err)
+		}
+		time.Sleep(2 * time.Second) // the write has returned
+		if l.abandon(c, c.gen); len(got) != 0 {
+			t.Error("a call that was over before its write was ended again")
 		}
 	})
 }
@@ -513,5 +525,204 @@ func TestK2OldBrokersHaveKeptTheThrottleThemselves(t *testing.T) {
 				t.Errorf("version %d: %v of throttle are reported", version, st.Throttled)
 			}
 		})
+	}
+}
+
+// TestC23ATokenSourceThatFailsInARenewalCostsTheSocket fails both times it is
+// asked; the broker never hears of it.
+func TestC23ATokenSourceThatFailsInARenewalCostsTheSocket(t *testing.T) {
+	var calls atomic.Int64
+	mech := plain.Plain(func(context.Context) (plain.Auth, error) {
+		if n := calls.Add(1); n == 2 || n == 3 {
+			return plain.Auth{}, errors.New("the token service is away")
+		}
+		return plain.Auth{User: "u", Pass: "p"}, nil
+	})
+	b := &guarded{offers: []string{"PLAIN"}, life: 10 * time.Second}
+	inWorld(t, &Config{SASL: []sasl.Mechanism{mech}}, b.serve, func(t *testing.T, w *world) {
+		ask(t, w.lane(General), "one")
+		time.Sleep(9500 * time.Millisecond)
+		ask(t, w.lane(General), "two")
+		if w.b.accepted() != 2 || calls.Load() != 4 || b.logins.Load() != 2 {
+			t.Errorf("%d sockets, %d tokens, %d logins", w.b.accepted(), calls.Load(), b.logins.Load())
+		}
+	})
+}
+
+// TestB067TheReasonOfAServerThatClosesHasItsAddress closes right behind the
+// JSON that says why.
+func TestB067TheReasonOfAServerThatClosesHasItsAddress(t *testing.T) {
+	inWorld(t, &Config{SASL: []sasl.Mechanism{&replayed{name: "OAUTHBEARER", send: [][]byte{[]byte("x")}}}}, func(c *brokerConn) {
+		c.hello()
+		g, _ := c.next()
+		c.answer(g, kmsg.NewPtrSASLHandshakeResponse())
+		g, _ = c.next()
+		r := kmsg.NewPtrSASLAuthenticateResponse()
+		r.SASLAuthBytes = []byte(`{"status":"invalid_token"}`)
+		c.answer(g, r)
+	}, func(t *testing.T, w *world) {
+		_, err := w.lane(General).Do(within(t, time.Minute), metadata("m"))
+		var ae *kafka.AuthError
+		if !errors.As(err, &ae) || ae.Addr != address || !strings.Contains(ae.Message, "invalid_token") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestC8TheEndOfTheGroupEndsEveryLane has one with a request on its way and one
+// that dials.
+func TestC8TheEndOfTheGroupEndsEveryLane(t *testing.T) {
+	inWorld(t, nil, func(c *brokerConn) {
+		if c.n == 0 {
+			c.hello()
+		}
+		c.silence()
+	}, func(t *testing.T, w *world) {
+		calls := []chan outcome{start(w.lane(General), metadata("m"))}
+		time.Sleep(time.Second)
+		calls = append(calls, start(w.lane(Fetch), metadata("m")))
+		time.Sleep(time.Second)
+		w.peer.tasks.Cancel(errTestOver)
+		for i, ch := range calls {
+			if o := await(t, ch); !errors.Is(o.err, errTestOver) {
+				t.Errorf("%d: %v", i, o.err)
+			}
+		}
+		if d := took(func() { w.peer.tasks.Wait() }); d >= fast {
+			t.Errorf("the goroutines took %v to end", d)
+		}
+	})
+}
+
+// TestDoneIsNotCalledWithinSend sends with a lock held that Done takes.
+func TestDoneIsNotCalledWithinSend(t *testing.T) {
+	inWorld(t, nil, (*brokerConn).echo, func(t *testing.T, w *world) {
+		for _, closed := range []bool{false, true} {
+			if closed {
+				w.peer.Close(errTestOver)
+			}
+			var mu sync.Mutex
+			over := make(chan struct{})
+			c := metadata("m")
+			c.Done = func(kmsg.Response, error) {
+				mu.Lock()
+				close(over)
+				mu.Unlock()
+			}
+			mu.Lock()
+			w.lane(General).Send(c)
+			mu.Unlock()
+			<-over
+		}
+	})
+}
+
+// TestC38WhatWaitsBehindAnExpiredRequestGoesAgain has a request that may be
+// repeated behind one whose answer never comes; and a write that takes too
+// long, which is not begun again.
+func TestC38WhatWaitsBehindAnExpiredRequestGoesAgain(t *testing.T) {
+	inWorld(t, nil, func(c *brokerConn) {
+		if c.n > 0 {
+			c.echo()
+			return
+		}
+		c.hello()
+		c.silence()
+	}, func(t *testing.T, w *world) {
+		first, second := start(w.lane(General), metadata("first")), start(w.lane(General), metadata("second"))
+		var te *kafka.TimeoutError
+		if o := await30(t, first); !errors.As(o.err, &te) {
+			t.Errorf("%v", o.err)
+		}
+		if o := await30(t, second); o.err != nil || markOf(o.resp) != "second" {
+			t.Errorf("the one behind: %v", o.err)
+		}
+	})
+	inWorld(t, nil, func(c *brokerConn) {
+		if c.n > 0 {
+			c.echo()
+			return
+		}
+		c.hello()
+		c.memConn().SetWindow(1 << 10)
+		time.Sleep(time.Minute)
+	}, func(t *testing.T, w *world) {
+		_, err := w.lane(General).Do(within(t, 5*time.Minute), metadata(strings.Repeat("x", 30_000)))
+		var te *kafka.TimeoutError
+		time.Sleep(time.Minute)
+		if !errors.As(err, &te) || te.Phase != kafka.PhaseWrite || w.b.accepted() != 1 {
+			t.Errorf("%.200v, %d sockets", err, w.b.accepted())
+		}
+	})
+}
+
+// TestC8AnAnswerSetsTheIdleClock has clocks of an hour for the request, which
+// are not needed any more.
+func TestC8AnAnswerSetsTheIdleClock(t *testing.T) {
+	inWorld(t, &Config{RequestTimeout: time.Hour}, (*brokerConn).echo, func(t *testing.T, w *world) {
+		w.net.SetLatency(time.Second, time.Second)
+		if _, err := w.peer.Versions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := w.lane(General).Do(t.Context(), metadata("m")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3*time.Minute + fast)
+		if w.peer.Open(General) {
+			t.Error("open beyond the idle limit")
+		}
+	})
+}
+
+// TestC13TheTableIsKeptBeyondTheSocket asks for it on a new peer, on an open
+// one, and without any socket.
+func TestC13TheTableIsKeptBeyondTheSocket(t *testing.T) {
+	inWorld(t, nil, (*brokerConn).echo, func(t *testing.T, w *world) {
+		if _, ok := w.peer.KnownVersions(); ok {
+			t.Error("a table out of nothing")
+		}
+		for range 2 {
+			if v, err := w.peer.Versions(t.Context()); err != nil || !v.Known() {
+				t.Errorf("%v", err)
+			}
+		}
+		w.peer.Disconnect(errTestOver)
+		if v, ok := w.peer.KnownVersions(); !ok || !v.Known() || w.b.accepted() != 1 {
+			t.Errorf("known %v, %d sockets", ok, w.b.accepted())
+		}
+	})
+}
+
+// TestC61AnIdleLaneThatIsDrainedClosesAtOnce has nothing to wait for.
+func TestC61AnIdleLaneThatIsDrainedClosesAtOnce(t *testing.T) {
+	inWorld(t, nil, (*brokerConn).echo, func(t *testing.T, w *world) {
+		ask(t, w.lane(General), "m")
+		if st := w.lane(General).Stats(); st.State != Open || st.BytesIn == 0 {
+			t.Errorf("%+v", st)
+		}
+		w.peer.Drain()
+		time.Sleep(fast)
+		if st := w.lane(General).Stats(); st.State != Closed || w.net.Open() != 0 {
+			t.Errorf("%+v, %d connections", st, w.net.Open())
+		}
+	})
+}
+
+// TestC9EveryAddressTriedIsNamedWithItsReason has a name that the system
+// resolves, and nobody there.
+func TestC9EveryAddressTriedIsNamedWithItsReason(t *testing.T) {
+	b := newBroker(t, (*brokerConn).echo)
+	b.stop()
+	_, port, _ := net.SplitHostPort(b.addr())
+	_, err := newPeer(t, "localhost:"+port, &Config{}).Lane(General).Do(within(t, 10*time.Second), metadata("m"))
+	var de *kafka.DialError
+	if !errors.As(err, &de) || len(de.Tried) == 0 || !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Fatalf("%v", err)
+	}
+	for _, addr := range de.Tried {
+		if host, _, _ := net.SplitHostPort(addr); net.ParseIP(host) == nil || !strings.Contains(err.Error(), addr) {
+			t.Errorf("tried %q: %v", addr, err)
+		}
 	}
 }

@@ -9,10 +9,12 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -726,7 +728,7 @@ func TestB016AllAddressesOfANameAreTried(t *testing.T) {
 		}
 		names["kafka.example"] = []string{"10.9.0.1", "10.9.0.2"}
 		_, err = p.Lane(Join).Do(context.Background(), metadata("m"))
-		if s := fmt.Sprint(err); !errors.As(err, &de) || len(de.Tried) != 2 || !strings.Contains(s, "10.9.0.1:9092: connect: connection refused; 10.9.0.2:9092: the connect timeout passed") {
+		if s := fmt.Sprint(err); !errors.As(err, &de) || len(de.Tried) != 2 || !strings.Contains(s, "10.9.0.1:9092: connect: connection refused; 10.9.0.2:9092: the connect timeout passed") || !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("each address with its reason: %v", err)
 		}
 	})
@@ -820,6 +822,17 @@ func TestTheReconnectBackoffHasJitter(t *testing.T) {
 		}
 		if len(seen) < 10 {
 			t.Errorf("20 peers wait for %d different times", len(seen))
+		}
+		cfg := &Config{Dial: w.cfg.Dial, NewRand: func() *rand.Rand { return rand.New(rand.NewPCG(1, 1)) }}
+		var with [2]time.Duration
+		for i := range with {
+			p := newPeer(t, address, cfg)
+			p.Lane(General).Do(t.Context(), metadata("m"))
+			until, _ := p.Failing()
+			with[i] = time.Until(until)
+		}
+		if with[0] != with[1] {
+			t.Errorf("K18: one seed, and %v", with)
 		}
 	})
 }

@@ -483,6 +483,28 @@ func TestC35TheBytesReadAreThoseOfTheAnswerThatWasCut(t *testing.T) {
 	})
 }
 
+// TestC35TheBytesOfAnAbandonedAnswerAreNobodys has the oldest request given up.
+func TestC35TheBytesOfAnAbandonedAnswerAreNobodys(t *testing.T) {
+	inWorld(t, nil, func(c *brokerConn) {
+		if !c.hello() {
+			return
+		}
+		g, _ := c.next()
+		c.next()
+		time.Sleep(2 * time.Second)
+		c.Write(frameOf(g, reply(g))[:9])
+	}, func(t *testing.T, w *world) {
+		l := w.lane(General)
+		given := NewCall(within(t, time.Second), kmsg.NewPtrDeleteTopicsRequest())
+		start(l, given)
+		o := await(t, start(l, NewCall(context.Background(), kmsg.NewPtrDeleteTopicsRequest())))
+		var ce *kafka.ConnError
+		if !errors.As(o.err, &ce) || ce.Read != 0 {
+			t.Errorf("%v", o.err)
+		}
+	})
+}
+
 func TestC46LosingOneLaneTouchesNoOther(t *testing.T) {
 	inWorld(t, nil, (*brokerConn).echo, func(t *testing.T, w *world) {
 		for k := range Kind(kinds) {
