@@ -67,6 +67,7 @@ type holding struct {
 	kafka.TopicPartition
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	told   bool // OnAssigned was called
 	begun  bool // it is read
 }
 

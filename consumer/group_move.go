@@ -85,25 +85,49 @@ func (v *mover) loaded(a *group.Loaded) {
 		v.loadFailed(hs, a.Err)
 		return
 	}
-	f := v.m.cfg.OnAssigned
-	if f == nil {
+	if v.m.cfg.OnAssigned == nil {
 		v.begin(hs, a.Offsets)
 		return
 	}
-	at := make(map[kafka.TopicPartition]kafka.Commit, len(hs))
-	for _, h := range hs {
-		at[h.TopicPartition] = kafka.Commit{Offset: -1, LeaderEpoch: kafka.NoEpoch}
-		if c, ok := a.Offsets[h.TopicPartition]; ok {
-			at[h.TopicPartition] = c
-		}
-	}
 	v.later(func(ctx context.Context) {
 		select {
-		case <-v.m.callbacks.call(func() { f(v.m.c, at) }):
+		case <-v.assign(hs, a.Offsets):
 			v.begin(hs, a.Offsets)
 		case <-ctx.Done():
 		}
 	})
+}
+
+// assign calls the user about what is still owned. What went meanwhile was never
+// the user's, neither before nor afterwards.
+func (v *mover) assign(hs []*holding, offsets group.Offsets) <-chan struct{} {
+	v.m.mu.Lock() // over the call, so that no loss comes between
+	defer v.m.mu.Unlock()
+	at := make(map[kafka.TopicPartition]kafka.Commit, len(hs))
+	for _, h := range v.m.currentLocked(slices.Clone(hs)) {
+		h.told = true
+		at[h.TopicPartition] = kafka.Commit{Offset: -1, LeaderEpoch: kafka.NoEpoch}
+		if c, ok := offsets[h.TopicPartition]; ok {
+			at[h.TopicPartition] = c
+		}
+	}
+	if len(at) == 0 {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	return v.m.callbacks.call(func() { v.m.cfg.OnAssigned(v.m.c, at) })
+}
+
+// toldOf are the partitions of those that the user knows to own. The member's
+// mutex is held.
+func toldOf(hs []*holding) (tps []kafka.TopicPartition) {
+	for _, h := range hs {
+		if h.told || h.begun {
+			tps = append(tps, h.TopicPartition)
+		}
+	}
+	return tps
 }
 
 // currentLocked leaves out what was lost or given up.
@@ -165,6 +189,7 @@ func (v *mover) taken(a *group.Taken) {
 			hs = append(hs, h)
 		}
 	}
+	told := toldOf(hs)
 	if a.Lost {
 		v.m.counts.lost += int64(len(a.Partitions))
 		v.m.dropLocked(hs)
@@ -184,8 +209,8 @@ func (v *mover) taken(a *group.Taken) {
 	}
 	v.m.shut(false)
 	v.m.c.cfg.Logger.Warn("partitions are lost", "group", v.m.cfg.ID, "partitions", len(a.Partitions), "err", a.Why)
-	if f := v.m.cfg.OnLost; f != nil {
-		v.m.callbacks.call(func() { f(v.m.c, a.Partitions, a.Why) })
+	if f := v.m.cfg.OnLost; f != nil && len(told) > 0 {
+		v.m.callbacks.call(func() { f(v.m.c, told, a.Why) })
 	}
 }
 
@@ -218,9 +243,10 @@ func (v *mover) revoke(ctx context.Context, id uint64, hs []*holding) {
 	v.waitIdle(bound, hs)
 	v.m.mu.Lock()
 	hs = v.m.currentLocked(hs) // the others were lost meanwhile
+	told := toldOf(hs)
 	v.m.mu.Unlock()
-	if f := v.m.cfg.OnRevoked; f != nil && ctx.Err() == nil && len(hs) > 0 {
-		v.callBounded(bound, began, func() { f(v.m.c, partitionsOf(hs)) })
+	if f := v.m.cfg.OnRevoked; f != nil && ctx.Err() == nil && len(told) > 0 {
+		v.callBounded(bound, began, func() { f(v.m.c, told) })
 	}
 	if v.m.cfg.Commits != CommitManual {
 		if err := v.m.commits.last(bound, partitionsOf(hs)); err != nil {
@@ -291,14 +317,15 @@ func (v *mover) leave(ctx context.Context) error {
 	for _, h := range v.m.holdings {
 		hs = append(hs, h)
 	}
+	told := toldOf(hs)
 	v.m.mu.Unlock()
 	if len(hs) == 0 {
 		return nil
 	}
 	v.stop(hs, cluster.ErrClosed)
 	v.waitIdle(ctx, hs)
-	if f := v.m.cfg.OnRevoked; f != nil && ctx.Err() == nil && !v.m.callbacks.busy() {
-		v.callBounded(ctx, time.Now(), func() { f(v.m.c, partitionsOf(hs)) })
+	if f := v.m.cfg.OnRevoked; f != nil && ctx.Err() == nil && len(told) > 0 && !v.m.callbacks.busy() {
+		v.callBounded(ctx, time.Now(), func() { f(v.m.c, told) })
 	}
 	if v.m.cfg.Commits == CommitManual {
 		return nil
