@@ -601,6 +601,63 @@ func TestP47OffsetsOfAReplacedMemberDoomTheTransaction(t *testing.T) {
 	}
 }
 
+// The group's coordinator knows of the one that took over. Mutation: only the
+// transaction is given up.
+func TestP20_P47OffsetsThatAreAnswered90FenceForGood(t *testing.T) {
+	atBothLevels(t, func(r *txRig, level int16) {
+		r.refuse(keyOffsets, 1, kerr.ProducerFenced.Code)
+		p := r.producer()
+		tx := r.begin(p)
+		if err := tx.SendOffsets(r.ctx, member(3), inputs); !errors.Is(err, kafka.ErrFenced) {
+			t.Errorf("offsets: %v", err)
+		}
+		if _, err := p.Begin(r.ctx); !errors.Is(err, kafka.ErrFenced) {
+			t.Errorf("begin: %v", err)
+		}
+	})
+}
+
+// A commit that is answered TRANSACTION_ABORTABLE has not happened, and the
+// producer goes on behind the abort. Mutation: the code is no other than any.
+func TestP46ACommitAnswered120LeavesTheAbort(t *testing.T) {
+	atBothLevels(t, func(r *txRig, level int16) {
+		r.refuse(keyEnd, 1, kerr.TransactionAbortable.Code)
+		p := r.producer()
+		tx := r.begin(p)
+		r.must("send", r.send(tx, 0, "v"))
+		if err := tx.Commit(r.ctx); !errors.Is(err, kafka.ErrAbortable) || !errors.Is(err, kerr.TransactionAbortable) || kafka.MayHaveHappened(err) {
+			t.Errorf("commit: %v", err)
+		}
+		r.must("abort", tx.Abort(r.ctx))
+		tx = r.begin(p)
+		r.must("send", r.send(tx, 0, "w"))
+		r.must("commit", tx.Commit(r.ctx))
+		r.want(map[string]model.Fate{"v": model.Aborted, "w": model.Committed})
+	})
+}
+
+// An offset commit of which a try may have been carried out is in doubt, whatever
+// is answered at last. Mutation: the last answer counts.
+func TestP47OffsetsInDoubtStayInDoubt(t *testing.T) {
+	inTxBubble(t, 1, func(r *txRig) {
+		r.intercept(keyOffsets, func(q *sim.Request, nth int) (sim.Answer, bool) {
+			if nth == 1 {
+				return sim.Answer{End: sim.Reset}, true
+			}
+			return sim.Reply(refusal(q, kerr.IllegalGeneration.Code)), true
+		})
+		p := r.producer()
+		tx := r.begin(p)
+		if err := tx.SendOffsets(r.ctx, member(3), inputs); err == nil || !kafka.MayHaveHappened(err) {
+			t.Errorf("offsets: %v", err)
+		}
+		if err := tx.Commit(r.ctx); !errors.Is(err, kafka.ErrAbortable) {
+			t.Errorf("commit: %v", err)
+		}
+		r.must("abort", tx.Abort(r.ctx))
+	})
+}
+
 func TestP47AStaleTokenMayBeRenewedOnce(t *testing.T) {
 	for _, c := range []struct {
 		code int16
