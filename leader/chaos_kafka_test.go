@@ -3,7 +3,6 @@
 package leader
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,11 +13,11 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ottla/ottla/consumer"
+	"github.com/ottla/ottla/internal/realkafka"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -30,8 +29,11 @@ import (
 // led again. OTTLA_CHAOS says how long, 20 s by default.
 func TestKafkaChaos(t *testing.T) {
 	length := 20 * time.Second
-	if d, err := time.ParseDuration(os.Getenv("OTTLA_CHAOS")); err == nil {
-		length = d
+	if s := os.Getenv("OTTLA_CHAOS"); s != "" {
+		var err error
+		if length, err = time.ParseDuration(s); err != nil {
+			t.Fatal("OTTLA_CHAOS: ", err)
+		}
 	}
 	c := &chaos{t: t, topic: fmt.Sprint("chaos", time.Now().UnixNano()), wrote: map[string]map[string]bool{}, terms: map[string]int{}, faults: map[string]int{}}
 	createTopic(t, dialKafka(t), c.topic)
@@ -78,9 +80,8 @@ type place struct {
 	born  int
 	gate  *gate
 	one   sync.Mutex // one fault at a time
-	cmd   *exec.Cmd
+	prog  *realkafka.Program
 	stdin io.Closer
-	read  chan struct{} // closed once its output is read
 }
 
 func (p *place) start() {
@@ -93,44 +94,30 @@ func (p *place) start() {
 		p.c.t.Error(err)
 		return
 	}
-	p.cmd = exec.Command(os.Args[0])
-	p.cmd.Env = append(os.Environ(), memberEnv+"="+string(cfg))
-	p.cmd.Stderr = os.Stderr
-	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		p.stdin, err = p.cmd.StdinPipe()
-	}
-	if err == nil {
-		err = p.cmd.Start()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), memberEnv+"="+string(cfg))
+	cmd.Stderr = os.Stderr
+	if p.stdin, err = cmd.StdinPipe(); err == nil {
+		p.prog, err = real.Launch(cmd, p.c.hear)
 	}
 	if err != nil {
 		p.c.t.Error(err)
-		return
 	}
-	p.read = make(chan struct{})
-	go func() {
-		defer close(p.read)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			p.c.hear(lines.Text())
-		}
-	}()
 }
 
 // kill ends the process without a chance to do anything.
 func (p *place) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.read
-	_ = p.cmd.Wait()
+	p.prog.Kill()
+	<-p.prog.Done()
 	_ = p.stdin.Close()
 }
 
 // stop ends the process in order.
 func (p *place) stop() {
 	_ = p.stdin.Close()
-	late := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
+	late := time.AfterFunc(time.Minute, p.prog.Kill)
 	defer late.Stop()
-	<-p.read
-	if err := p.cmd.Wait(); err != nil {
+	if err := p.prog.Err(); err != nil {
 		p.c.t.Errorf("member %d ends with %v", p.i, err)
 	}
 }
@@ -190,9 +177,9 @@ func (c *chaos) troubleMembers(end time.Time, rng *rand.Rand) {
 		do   func(p *place, d time.Duration)
 	}{
 		{"suspended", func(p *place, d time.Duration) {
-			_ = p.cmd.Process.Signal(syscall.SIGSTOP)
+			p.prog.Pause()
 			time.Sleep(d + 4*time.Second) // mostly longer than a lease
-			_ = p.cmd.Process.Signal(syscall.SIGCONT)
+			p.prog.Resume()
 		}},
 		{"killed", func(p *place, d time.Duration) { p.kill(); p.start() }},
 		{"cut off, connections closed", func(p *place, d time.Duration) { p.cut(dropped, d, all...) }},

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -56,7 +55,7 @@ type chaos struct {
 // chaosProcess is one process. Its members are those that it was told to run.
 type chaosProcess struct {
 	id      string
-	cmd     *exec.Cmd
+	prog    *realkafka.Program
 	in      io.WriteCloser
 	paused  bool
 	members []string
@@ -159,12 +158,12 @@ func (x *chaos) read(in io.Reader) {
 
 // start starts a process with its members, the first of which is static.
 func (x *chaos) start(p *chaosProcess) {
-	p.cmd = exec.Command(os.Args[0])
-	p.cmd.Env = append(os.Environ(), workerEnv+"="+p.id+" "+x.k.Bootstrap())
-	p.cmd.Stderr, p.cmd.ExtraFiles = os.Stderr, []*os.File{x.pipe}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), workerEnv+"="+p.id+" "+x.k.Bootstrap())
+	cmd.Stderr, cmd.ExtraFiles = os.Stderr, []*os.File{x.pipe}
 	var err error
-	if p.in, err = p.cmd.StdinPipe(); err == nil {
-		err = p.cmd.Start()
+	if p.in, err = cmd.StdinPipe(); err == nil {
+		p.prog, err = x.k.Launch(cmd, func(line string) { x.t.Errorf("a member's process says %q", line) })
 	}
 	if err != nil {
 		x.t.Fatal(err)
@@ -198,9 +197,9 @@ func (x *chaos) leave(p *chaosProcess) {
 
 // kill ends a process as no member expects.
 func (p *chaosProcess) kill() {
-	if p.cmd.Process != nil {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
+	if p.prog != nil {
+		p.prog.Kill()
+		<-p.prog.Done()
 		p.in.Close()
 	}
 }
@@ -211,7 +210,8 @@ func (p *chaosProcess) kill() {
 func (x *chaos) round() int {
 	order := x.rng.Perm(len(x.processes))
 	paused, killed := x.processes[order[0]], x.processes[order[1]]
-	x.signal(paused, syscall.SIGSTOP)
+	paused.prog.Pause()
+	paused.paused = true
 	x.churn(time.Second)
 	killed.kill()
 	x.mu.Lock()
@@ -221,7 +221,8 @@ func (x *chaos) round() int {
 	x.churn(x.upTo(time.Second))
 	x.start(killed)
 	x.churn(chaosSession + x.upTo(2*time.Second))
-	x.signal(paused, syscall.SIGCONT)
+	paused.prog.Resume()
+	paused.paused = false
 	x.churn(time.Second + x.upTo(2*time.Second))
 	b, err := x.c.Coordinator(x.ctx, cluster.GroupCoordinator, chaosGroup)
 	if err == nil {
@@ -236,13 +237,6 @@ func (x *chaos) round() int {
 }
 
 func (x *chaos) upTo(d time.Duration) time.Duration { return time.Duration(x.rng.Int64N(int64(d))) }
-
-func (x *chaos) signal(p *chaosProcess, s syscall.Signal) {
-	p.paused = s == syscall.SIGSTOP
-	if err := p.cmd.Process.Signal(s); err != nil {
-		x.t.Fatal(err)
-	}
-}
 
 // churn has members leave and others join for a time.
 func (x *chaos) churn(d time.Duration) {
