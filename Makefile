@@ -50,7 +50,7 @@ compat:
 compat-suite:
 	@set -e; for v in $(COMPAT); do echo "== Kafka $$v"; \
 	  scripts/kafka fetch --warm $$v; \
-	  OTTLA_KAFKA_VERSION=$$v $(MAKE) kafka; done
+	  OTTLA_FACTS=long OTTLA_KAFKA_VERSION=$$v $(MAKE) kafka; done
 
 bench:
 	cd bench && $(GO) run . -o ../docs/performance.md $(BENCH)
