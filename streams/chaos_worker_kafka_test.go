@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/cluster"
@@ -126,18 +128,22 @@ func (w *worker) join(ctx context.Context, cfg Config) {
 	w.members[cfg.MemberID] = cm
 	w.mu.Unlock()
 	w.tell.event(event{Member: cm.name, What: told})
-	cm.own(ctx)
+	if err := cm.own(ctx); errors.Is(err, kerr.FencedInstanceID) {
+		// a coordinator that was replaced and does not know it yet answers by the group as it was
+		fmt.Fprintln(os.Stderr, cfg.MemberID, "starts again:", err)
+		w.join(ctx, cfg)
+	}
 }
 
 // own takes targets over until the member ends.
-func (cm *workerMember) own(ctx context.Context) {
+func (cm *workerMember) own(ctx context.Context) error {
 	for s, err := range cm.m.Assignments(ctx) {
 		switch {
 		case err != nil:
-			if !cm.isLeaving() { // one that leaves may get no answer
+			if !cm.isLeaving() && !errors.Is(err, kerr.FencedInstanceID) { // one that leaves may get no answer
 				cm.tell.event(event{Member: cm.name, What: ended, Text: err.Error()})
 			}
-			return
+			return err
 		case s.Lost:
 			cm.tell.event(event{Member: cm.name, What: lost})
 			cm.take(ctx, s, nil)
@@ -147,6 +153,7 @@ func (cm *workerMember) own(ctx context.Context) {
 		cm.hold(slices.DeleteFunc(cm.m.Owned().Active, func(id TaskID) bool { return !slices.Contains(s.Target.Active, id) }))
 		cm.take(ctx, s, s.Target.Active)
 	}
+	return nil
 }
 
 func (cm *workerMember) isLeaving() bool {
