@@ -340,3 +340,50 @@ func TestF9OnKafkaARecreatedTopic(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 }
+
+// With a rack the replica there serves everything but the first answer. Mutation:
+// a preferred replica that is not taken.
+func TestF41OnKafkaTheReplicaInTheConsumersRackServes(t *testing.T) {
+	const topic, n = "racks", 2000
+	ctx, c := onKafka(t, topic, 1)
+	tp := kafka.TopicPartition{Topic: topic}
+	leader, err := c.Leader(ctx, tp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl := realPeer(t, kgo.ProducerBatchMaxBytes(20_000), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	for _, v := range values(n, 500) {
+		cl.Produce(ctx, &kgo.Record{Topic: topic, Value: []byte(v)}, nil)
+	}
+	if err := cl.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	near := kafka.NodeID(int(leader.ID)%3 + 1)
+	_, own := onKafka(t, topic+"-2", 1) // a client whose traffic is this consumer's alone
+	in := realConsumer(t, own, Config{Rack: fmt.Sprint("r", near), PartitionMaxBytes: 100_000}, map[kafka.TopicPartition]Start{tp: Earliest()})
+	got := 0
+	for r, err := range in.Records(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("%d:", got); r.Offset != kafka.Offset(got) || !strings.HasPrefix(string(r.Value), want) {
+			t.Fatalf("record %d is %d, %.10s", got, r.Offset, r.Value)
+		}
+		if got++; got == n {
+			break
+		}
+	}
+	var fromLeader, fromNear int64
+	for _, conn := range own.Stats().Connections {
+		switch {
+		case conn.Purpose != "fetch":
+		case conn.Addr == broker.Addr(int(near)):
+			fromNear = conn.BytesIn
+		default:
+			fromLeader += conn.BytesIn
+		}
+	}
+	if fromNear < n*500*3/4 || fromLeader > n*500/4 {
+		t.Errorf("%d bytes came from the near replica and %d from others", fromNear, fromLeader)
+	}
+}

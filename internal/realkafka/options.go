@@ -14,7 +14,8 @@ type Options struct {
 	// OTTLA_KAFKA_VERSION, then DefaultVersion.
 	Version string `json:",omitempty"`
 
-	// Brokers is 1 (also for 0) or 3.
+	// Brokers is 1 (also for 0) or 3, which stand in racks r1, r2 and r3: a
+	// leader names the replica in a consumer's rack (KIP-392).
 	Brokers int `json:",omitempty"`
 
 	// Secure adds the listeners TLS, MTLS, SASLP, SASLS, REAUTH, EXPIRED,

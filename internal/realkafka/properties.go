@@ -104,6 +104,7 @@ share.coordinator.state.topic.{replication.factor,min.isr,num.partitions}=1
 {offsets.topic,transaction.state.log,share.coordinator.state.topic}.replication.factor=3
 {offsets.topic,transaction.state.log,share.coordinator.state.topic}.num.partitions=1
 {transaction.state.log,share.coordinator.state.topic}.min.isr=2
+replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector
 `
 )
 
@@ -122,6 +123,7 @@ func serverProperties(dir string, s *state, n *node, v version) string {
 	} else {
 		p.add(triple)
 		p.add(failover)
+		p.set("broker.rack", "r"+strconv.Itoa(n.ID))
 	}
 	if s.Options.Secure {
 		secureLines(p, filepath.Join(dir, "certs"), s.Options)
