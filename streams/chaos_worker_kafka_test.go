@@ -150,7 +150,6 @@ func (cm *workerMember) own(ctx context.Context) error {
 			continue
 		}
 		time.Sleep(rand.N(200 * time.Millisecond)) // commits and closes
-		cm.hold(slices.DeleteFunc(cm.m.Owned().Active, func(id TaskID) bool { return !slices.Contains(s.Target.Active, id) }))
 		cm.take(ctx, s, s.Target.Active)
 	}
 	return nil
@@ -177,9 +176,7 @@ func (cm *workerMember) take(ctx context.Context, s Snapshot, ids []TaskID) {
 	if cm.leaving {
 		return
 	}
-	if s.Lost {
-		cm.hold(nil)
-	}
+	cm.hold(slices.DeleteFunc(cm.m.Owned().Active, func(id TaskID) bool { return !slices.Contains(ids, id) }))
 	if cm.m.Acknowledge(ctx, s, Tasks{Active: ids}) == nil {
 		cm.hold(ids)
 	}
