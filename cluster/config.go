@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -23,7 +24,7 @@ import (
 // later changes have no effect. Printing a Config shows no secret.
 type Config struct {
 	Bootstrap []string // bootstrap.servers; "host:port" or "host", which means port 9092
-	ClientID  string   // client.id; "" = "ottla"
+	ClientID  string   // client.id; "" = "ottla"; at most 32,767 bytes
 
 	// Dial opens connections in place of a net.Dialer. If Resolve is nil it
 	// gets host names and does its own look-ups.
@@ -115,6 +116,9 @@ func (c Config) withDefaults() (Config, error) {
 
 // check refuses what no default can mend.
 func (c *Config) check() error {
+	if len(c.ClientID) > math.MaxInt16 {
+		return &configError{"ClientID", fmt.Sprintf("has %d bytes: Kafka's strings have at most %d", len(c.ClientID), math.MaxInt16)}
+	}
 	if c.MaxResponseBytes < 0 {
 		return &configError{"MaxResponseBytes", "is negative"}
 	}

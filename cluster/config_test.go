@@ -23,6 +23,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"Bootstrap":        func(c *Config) { c.Bootstrap = nil },
 		"Bootstrap[1]":     func(c *Config) { c.Bootstrap = []string{"a:1", "b:no"} },
 		"Bootstrap[0]":     func(c *Config) { c.Bootstrap = []string{"a:1,b:2"} },
+		"ClientID":         func(c *Config) { c.ClientID = strings.Repeat("c", 32_768) },
 		"DialTimeout":      func(c *Config) { c.DialTimeout = -1 },
 		"RequestTimeout":   func(c *Config) { c.RequestTimeout = -1 },
 		"RetryTimeout":     func(c *Config) { c.RetryTimeout = -1 },
