@@ -103,10 +103,8 @@ type every struct {
 // Brokers that do not answer are named by a [*PartialError] beside the answers
 // of the others.
 func (a *attempts) toEvery() (kmsg.Response, error) {
-	for err := a.c.refresh(a.ctx, nil, meta.Need{}); err != nil; err = a.c.refresh(a.ctx, nil, meta.Need{}) {
-		if err = a.again(err); err != nil {
-			return nil, opError(a.api, kafka.NoNode, err)
-		}
+	if err := a.brokers(); err != nil {
+		return nil, opError(a.api, kafka.NoNode, err)
 	}
 	e := &every{a: a, got: make(map[kafka.NodeID]kmsg.Response), failed: make(map[kafka.NodeID]error)}
 	seen := make(map[string]bool)
@@ -134,6 +132,19 @@ func (a *attempts) toEvery() (kmsg.Response, error) {
 		})
 	}
 	return e.merged()
+}
+
+// brokers waits for a refresh of the brokers.
+func (a *attempts) brokers() error {
+	for {
+		err := a.c.refresh(a.ctx, nil, meta.Need{})
+		if err == nil {
+			return nil
+		}
+		if err = a.again(err); err != nil {
+			return err
+		}
+	}
 }
 
 // round asks the brokers that are still open, and returns why one of them has

@@ -12,17 +12,28 @@ import (
 )
 
 // toResources sends config resources to the broker that they are about;
-// others to any broker to read them, to the controller to change them.
+// others to any broker to read them, to the controller to change them. A broker
+// that the cluster does not name is unknown after one refresh.
 func (a *attempts) toResources() (kmsg.Response, error) {
 	s := splitByResource(a.req)
 	if s == nil {
 		return nil, opError(a.api, kafka.NoNode, ErrNotRouted)
 	}
 	r := &resourceRouter{c: a.c, s: s}
+	ofBroker, unknown := false, false
 	for i := range s.len() {
-		if r.broker(i) >= 0 {
-			return a.spread(s, r)
+		if id := r.broker(i); id >= 0 {
+			_, known := a.c.snap.Load().Broker(id)
+			ofBroker, unknown = true, unknown || !known
 		}
+	}
+	if unknown { // it may be new
+		if err := a.brokers(); err != nil {
+			return nil, opError(a.api, kafka.NoNode, notAsked(err))
+		}
+	}
+	if ofBroker {
+		return a.spread(s, r)
 	}
 	if a.req.Key() == describeConfigsKey {
 		return a.toAny()

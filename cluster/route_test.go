@@ -263,6 +263,32 @@ func TestConfigResourcesGoToTheBrokerThatTheyAreAbout(t *testing.T) {
 	})
 }
 
+func TestA7ConfigsOfANewBrokerAreAskedOfIt(t *testing.T) {
+	for _, lazy := range []bool{false, true} {
+		inBubble(t, 3, func(t *testing.T, r *rig) {
+			r.everywhere(32, func(q *sim.Request) sim.Answer {
+				resp := q.Response().(*kmsg.DescribeConfigsResponse)
+				out := kmsg.NewDescribeConfigsResponseResource()
+				out.ResourceType, out.ResourceName = kmsg.ConfigResourceTypeBroker, "3"
+				resp.Resources = append(resp.Resources, out)
+				return sim.Reply(resp)
+			})
+			var nodes []sim.Node
+			r.sim.Update(func(tp *sim.Topology) { nodes, tp.Nodes = tp.Nodes, tp.Nodes[:2:2] })
+			c := r.connect(func(cfg *Config) { cfg.Lazy, cfg.Bootstrap = lazy, []string{"b1:9092"} })
+			r.sim.Update(func(tp *sim.Topology) { tp.Nodes = nodes })
+			req := kmsg.NewPtrDescribeConfigsRequest()
+			in := kmsg.NewDescribeConfigsRequestResource()
+			in.ResourceType, in.ResourceName = kmsg.ConfigResourceTypeBroker, "3"
+			req.Resources = append(req.Resources, in)
+			mustDo(t, second(c.Request(r.within(time.Minute), req)))
+			if n := r.sim.Broker(3).Count(32); n != 1 || r.sim.Count(32) != 1 {
+				t.Errorf("lazy %v: the broker was asked %d times, all %d", lazy, n, r.sim.Count(32))
+			}
+		})
+	}
+}
+
 func TestListCallsAskEveryBrokerAndNameThoseThatDoNotAnswer(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, r *rig) {
 		r.everywhere(16, func(q *sim.Request) sim.Answer {
