@@ -49,7 +49,6 @@ func (y *tally) distinct() int {
 
 // running is a member that handles in the background.
 type running struct {
-	name   string
 	c      *Consumer
 	client *cluster.Cluster
 	cancel context.CancelFunc

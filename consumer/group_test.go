@@ -111,11 +111,10 @@ type ledger struct {
 	mu     sync.Mutex
 	owners map[kafka.TopicPartition]string
 	moves  map[string]int // partitions assigned, by member
-	dead   map[string]bool
 }
 
 func newLedger(t testing.TB) *ledger {
-	return &ledger{t: t, owners: map[kafka.TopicPartition]string{}, moves: map[string]int{}, dead: map[string]bool{}}
+	return &ledger{t: t, owners: map[kafka.TopicPartition]string{}, moves: map[string]int{}}
 }
 
 // watch puts the callbacks of a member into a configuration.
@@ -123,9 +122,6 @@ func (l *ledger) watch(name string, cfg GroupConfig) GroupConfig {
 	cfg.OnAssigned = func(_ *Consumer, at map[kafka.TopicPartition]kafka.Commit) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.dead[name] {
-			return
-		}
 		for id := range at {
 			if other := l.owners[id]; other != "" {
 				l.t.Errorf("%s is given %s, which %s owns", name, id, other)
@@ -134,12 +130,9 @@ func (l *ledger) watch(name string, cfg GroupConfig) GroupConfig {
 			l.moves[name]++
 		}
 	}
-	free := func(tps []kafka.TopicPartition) {
+	cfg.OnRevoked = func(_ *Consumer, tps []kafka.TopicPartition) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.dead[name] {
-			return
-		}
 		for _, id := range tps {
 			if l.owners[id] != name {
 				l.t.Errorf("%s gives up %s, which %q owns", name, id, l.owners[id])
@@ -147,7 +140,6 @@ func (l *ledger) watch(name string, cfg GroupConfig) GroupConfig {
 			delete(l.owners, id)
 		}
 	}
-	cfg.OnRevoked = func(_ *Consumer, tps []kafka.TopicPartition) { free(tps) }
 	cfg.OnLost = func(_ *Consumer, tps []kafka.TopicPartition, _ error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -158,18 +150,6 @@ func (l *ledger) watch(name string, cfg GroupConfig) GroupConfig {
 		}
 	}
 	return cfg
-}
-
-// killed notes that a member is about to end without a word.
-func (l *ledger) killed(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dead[name] = true
-	for id, owner := range l.owners {
-		if owner == name {
-			delete(l.owners, id)
-		}
-	}
 }
 
 func (l *ledger) owned(name string) (n int) {
