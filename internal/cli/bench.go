@@ -156,17 +156,7 @@ func (b *benchRun) makeTopic() (drop func(), err error) {
 		return func() {}, nil
 	}
 	b.topic = "ottla-bench-" + demoTopic()[len("ottla-demo-"):]
-	_, err = makeTopics(b.app.stop, b.client, []string{b.topic}, newTopic{partitions: benchPartitions, replicas: -1})
-	return func() {
-		if b.app.shared.bootstrap == "" {
-			return // the cluster goes with the command
-		}
-		ctx, cancel := context.WithTimeout(b.app.work, 10*time.Second)
-		defer cancel()
-		if err := dropTopics(ctx, b.client, []string{b.topic}); err != nil {
-			b.app.notes.printf("ottla: topic %s is left behind: %s", b.topic, oneLine(b.app.explain(err)))
-		}
-	}, err
+	return makeOwnTopic(b.app.stop, b.app, b.client, b.topic, benchPartitions)
 }
 
 // measure does the job, what comes before it apart.

@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/ottlatest"
 )
 
@@ -150,6 +153,40 @@ func printDemo(a *app, sum *demoSummary, part *demoResult) error {
 
 // demoTopic is a name that nobody else has.
 func demoTopic() string { return "ottla-demo-" + strings.ToLower(rand.Text()[:10]) }
+
+// ownTopicTime is how long making or deleting a topic may take.
+const ownTopicTime = 10 * time.Second
+
+// makeOwnTopic makes a topic of the command's own. What it returns deletes it, also
+// after a signal. A signal does not cut the making short: a topic of which
+// nobody knows whether it is there would be left behind.
+func makeOwnTopic(ctx context.Context, a *app, c *client, name string, partitions int32) (drop func(), err error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	drop = func() { a.dropOwnTopic(c, name) }
+	making, cancel := context.WithTimeout(a.work, ownTopicTime)
+	defer cancel()
+	if _, err = makeTopics(making, c, []string{name}, newTopic{partitions: partitions, replicas: -1}); err != nil {
+		if kafka.MayHaveHappened(err) {
+			drop()
+		}
+		return nil, err
+	}
+	return drop, nil
+}
+
+// dropOwnTopic leaves nothing behind.
+func (a *app) dropOwnTopic(c *client, name string) {
+	if a.shared.bootstrap == "" {
+		return // the cluster goes with the command
+	}
+	ctx, cancel := context.WithTimeout(a.work, ownTopicTime)
+	defer cancel()
+	if err := dropTopics(ctx, c, []string{name}); err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		a.notes.printf("ottla: topic %s is left behind: %s", name, oneLine(a.explain(err)))
+	}
+}
 
 // demoView is the live view: one screen on a terminal, plain lines elsewhere,
 // nothing with -o json. The parts share it.

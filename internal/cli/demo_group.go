@@ -55,11 +55,11 @@ func runGroupDemo(ctx context.Context, a *app, cfg cluster.Config, view *demoVie
 		return nil, err
 	}
 	defer c.Close()
-	if _, err := makeTopics(ctx, &client{Cluster: c}, []string{d.topic}, newTopic{partitions: demoPartitions, replicas: -1}); err != nil {
+	drop, err := makeOwnTopic(ctx, a, &client{Cluster: c}, d.topic, demoPartitions)
+	if err != nil {
 		return nil, err
 	}
-	cleaner := &recordsDemo{app: a, topic: d.topic}
-	defer cleaner.deleteTopic(&client{Cluster: c})
+	defer drop()
 	tasks := task.New(ctx)
 	produced := make(chan int64, 1)
 	tasks.Go(func(ctx context.Context) error { return d.produce(ctx, c, produced) })

@@ -72,10 +72,11 @@ func runRecordsDemo(ctx context.Context, a *app, cfg cluster.Config, view *demoV
 	}
 	defer admin.Close()
 	c := &client{Cluster: admin}
-	if _, err := makeTopics(ctx, c, []string{d.topic}, newTopic{partitions: demoPartitions, replicas: -1}); err != nil {
+	drop, err := makeOwnTopic(ctx, a, c, d.topic, demoPartitions)
+	if err != nil {
 		return nil, err
 	}
-	defer d.deleteTopic(c)
+	defer drop()
 	view.event("cluster of %s, topic %s with %d partitions", count(int64(len(admin.Brokers())), "broker"), d.topic, demoPartitions)
 
 	tasks := task.New(ctx)
@@ -99,18 +100,6 @@ func runRecordsDemo(ctx context.Context, a *app, cfg cluster.Config, view *demoV
 		return nil, err
 	}
 	return d.result(), nil
-}
-
-// deleteTopic leaves nothing behind, also after a signal.
-func (d *recordsDemo) deleteTopic(c *client) {
-	if d.app.shared.bootstrap == "" {
-		return // the cluster goes with the demo
-	}
-	ctx, cancel := context.WithTimeout(d.app.work, 5*time.Second)
-	defer cancel()
-	if err := dropTopics(ctx, c, []string{d.topic}); err != nil {
-		d.app.notes.printf("ottla: topic %s is left behind: %s", d.topic, oneLine(d.app.explain(err)))
-	}
 }
 
 // produce appends records for demoWork and waits for their results.

@@ -95,11 +95,12 @@ func runStreamsDemo(ctx context.Context, a *app, c *cluster.Cluster, view func(f
 	ctx, cancel := context.WithTimeout(ctx, demoStreamsTime)
 	defer cancel()
 	d := &streamsDemo{group: demoTopic(), topic: demoTopic(), view: view, holds: map[streams.TaskID]string{}}
-	cl := &client{Cluster: c}
-	if _, err := makeTopics(ctx, cl, []string{d.topic}, newTopic{partitions: demoTasks, replicas: -1}); err != nil {
+	drop, err := makeOwnTopic(ctx, a, &client{Cluster: c}, d.topic, demoTasks)
+	if err != nil {
 		return nil, err
 	}
-	defer d.clean(a, cl)
+	defer drop()
+	defer d.forgetGroup(a, c)
 	if err := streams.SetGroupConfigs(ctx, c, d.group, map[string]string{"initial.rebalance.delay.ms": "0"}); err != nil {
 		return nil, err
 	}
@@ -176,10 +177,9 @@ func (d *streamsDemo) until(ctx context.Context, m *streams.Member, cond func() 
 	return nil
 }
 
-// clean leaves nothing behind.
-func (d *streamsDemo) clean(a *app, c *client) {
-	ctx, cancel := context.WithTimeout(a.work, 5*time.Second)
+// forgetGroup deletes the group; an empty one is forgotten by itself later.
+func (d *streamsDemo) forgetGroup(a *app, c *cluster.Cluster) {
+	ctx, cancel := context.WithTimeout(a.work, ownTopicTime)
 	defer cancel()
-	_ = streams.Delete(ctx, c, d.group, false) // an empty group is forgotten by itself
-	_ = dropTopics(ctx, c, []string{d.topic})
+	_ = streams.Delete(ctx, c, d.group, false)
 }

@@ -1,9 +1,18 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"io"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/ottlatest"
 )
 
 // demoLog is a records part that has written and read what a test says.
@@ -101,4 +110,40 @@ func TestCutConnectionsAreClosedAndRefusedUntilTheyMayComeBack(t *testing.T) {
 	if n := c.cutOff(b.bootstrap); n != 0 {
 		t.Errorf("%d connections were left", n)
 	}
+}
+
+// TestATopicWhoseMakingIsInterruptedIsStillDeleted although the signal comes
+// while the brokers have not answered yet.
+func TestATopicWhoseMakingIsInterruptedIsStillDeleted(t *testing.T) {
+	e := newEmbedded(t, ottlatest.Config{})
+	a := &app{work: t.Context(), notes: newNotes(io.Discard)}
+	a.shared.bootstrap = strings.Join(e.Bootstrap(), ",")
+	c, err := cluster.Connect(t.Context(), cluster.Config{Bootstrap: e.Bootstrap()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	stop, interrupt := context.WithCancelCause(t.Context())
+	made := make(chan func(), 1)
+	go func() {
+		drop, err := makeOwnTopic(stop, a, &client{Cluster: c}, "own", 1)
+		if err != nil && !errors.Is(err, errInterrupted) {
+			t.Error(err)
+		}
+		made <- drop
+	}()
+	for len(e.Journal(int16(kmsg.CreateTopics))) == 0 {
+		time.Sleep(100 * time.Microsecond)
+	}
+	for id := range kafka.NodeID(3) {
+		e.Hang(id)
+	}
+	interrupt(errInterrupted)
+	for id := range kafka.NodeID(3) {
+		e.Resume(id)
+	}
+	if drop := <-made; drop != nil {
+		drop()
+	}
+	e.ottla("topics", "list").want(t, "")
 }
