@@ -123,11 +123,8 @@ func lookupRequest(l meta.Lookup) (kmsg.Request, int16) {
 	req.CoordinatorType = int8(l.Kind)
 	req.CoordinatorKey = l.Keys[0]
 	req.CoordinatorKeys = l.Keys
-	switch {
-	case len(l.Keys) > 1:
+	if len(l.Keys) > 1 {
 		return req, batchLookup
-	case l.Kind != GroupCoordinator:
-		return req, 1 // version 0 knows groups only
 	}
 	return req, 0
 }
