@@ -173,6 +173,9 @@ func TestK15NamesAreListedAtTheMetadataAgeWithoutInternalTopics(t *testing.T) {
 			for _, m := range r.allMetadata() {
 				if m.Topics == nil {
 					n++
+					if m.AllowAutoTopicCreation {
+						t.Error("C58: a list of names may create topics")
+					}
 				}
 			}
 			return n
