@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -28,6 +30,11 @@ func (c *client) refresh(ctx context.Context, topics []string, n meta.Need) erro
 	if ctx.Err() != nil {
 		return ended(ctx)
 	}
+	for _, t := range topics { // one in a request spoils it for all that are in it
+		if len(t) > math.MaxInt16 {
+			return tooLong(len(t))
+		}
+	}
 	w := &refreshWait{topics: slices.Clone(topics), answer: newAnswer()}
 	if !c.inbox.post(func(s *state) { s.wantRefresh(w, n) }) {
 		return ErrClosed
@@ -35,6 +42,12 @@ func (c *client) refresh(ctx context.Context, topics []string, n meta.Need) erro
 	return c.wait(ctx, w.answer, func() {
 		c.inbox.post(func(s *state) { s.leaveRefresh(w) })
 	})
+}
+
+// tooLong is the error of a topic whose name no request can hold.
+func tooLong(n int) error {
+	text := fmt.Sprintf("not sent: the name has %d bytes, and Kafka's strings have at most %d", n, math.MaxInt16)
+	return kafka.CodeError(kerr.InvalidTopicException.Code, &text)
 }
 
 func (s *state) wantRefresh(w *refreshWait, n meta.Need) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -203,6 +204,25 @@ func TestC57ConnectWithoutADeadlineEndsAfterTheRequestTimeout(t *testing.T) {
 		_, err := Connect(context.Background(), cfg)
 		if took := time.Since(start); err == nil || took > 6*time.Second {
 			t.Errorf("%v after %v", err, took)
+		}
+	})
+}
+
+// TestC58ANameThatNoRequestCanHoldIsRefused before it makes a frame that no
+// broker can read, of a request that others share.
+func TestC58ANameThatNoRequestCanHoldIsRefused(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, r *rig) {
+		c := r.connect()
+		asked, name := r.sim.Count(3), strings.Repeat("t", 32_768)
+		_, err := c.Topic(t.Context(), name)
+		_, noLeader := c.Leader(t.Context(), tp(name, 0))
+		for _, err := range []error{err, noLeader} {
+			if !errors.Is(err, kerr.InvalidTopicException) || kafka.MayHaveHappened(err) {
+				t.Errorf("%.200v", err)
+			}
+		}
+		if r.sim.Count(3) != asked || r.sim.Broker(1).Accepted() != 1 {
+			t.Errorf("%d requests and %d sockets", r.sim.Count(3)-asked, r.sim.Broker(1).Accepted())
 		}
 	})
 }
