@@ -68,6 +68,38 @@ func TestM3EveryErrorComesWithItsField(t *testing.T) {
 	}
 }
 
+func TestM7SettingsThatBrokersOrTheMemberCannotUse(t *testing.T) {
+	long := strings.Repeat("x", 32768)
+	for name, c := range map[string]struct {
+		field string
+		spoil func(*Config)
+	}{
+		"a long group":                {"Group", func(c *Config) { c.Group = long }},
+		"a long member id":            {"MemberID", func(c *Config) { c.MemberID = long }},
+		"a long tag":                  {"Tags", func(c *Config) { c.Tags = map[string]string{"zone": long} }},
+		"a long host":                 {"Endpoint.Host", func(c *Config) { c.Endpoint = &Endpoint{Host: long, Port: 1} }},
+		"less than a millisecond":     {"RebalanceTimeout", func(c *Config) { c.RebalanceTimeout = time.Microsecond }},
+		"backoffs the wrong way":      {"MaxBackoff", func(c *Config) { c.MinBackoff, c.MaxBackoff = 2, 1 }},
+		"temporarily without a name":  {"OnLeave", func(c *Config) { c.OnLeave = LeaveTemporarily }},
+		"a subtopology that is blank": {"Topology.Subtopologies[0].ID", func(c *Config) { c.Topology = Topology{Subtopologies: []Subtopology{{Sources: []string{"in"}}}} }},
+	} {
+		cfg := Config{Group: "g", Topology: oneTopic()}
+		c.spoil(&cfg)
+		var ce *ConfigError
+		if err := cfg.Validate(); !errors.As(err, &ce) || ce.Field != c.field {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	widest := strings.Repeat("x", 32767)
+	good := Config{
+		Group: widest, Topology: oneTopic(), MemberID: widest, Tags: map[string]string{"zone": widest},
+		RebalanceTimeout: math.MaxInt32 * time.Millisecond, MinBackoff: time.Second, MaxBackoff: time.Second,
+	}
+	if err := good.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestM3NothingIsSentForABadConfig(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		before := len(w.sim.Frames())

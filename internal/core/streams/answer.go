@@ -56,8 +56,11 @@ func (m reader) onSuccess(now time.Time, s *sent, resp *kmsg.StreamsGroupHeartbe
 		return
 	}
 	a, err := m.read(resp.ActiveTasks, resp.StandbyTasks, resp.WarmupTasks)
+	if err == nil && s.kind == joinBeat && resp.MemberEpoch <= 0 {
+		err = &ProtocolError{fmt.Sprintf("the join is answered with epoch %d", resp.MemberEpoch)}
+	}
 	if err != nil {
-		m.id.epoch = max(m.id.epoch, resp.MemberEpoch)
+		m.join.unanswered = true // the coordinator has the member, whatever it says
 		m.log(LevelError, "the coordinator's answer makes no sense", "err", err)
 		m.fatal(now, err, mayLeave)
 		return

@@ -123,6 +123,8 @@ func TestWhatBrokersAnswerWithoutATextIsRefusedHere(t *testing.T) {
 		"a negative count":           one(func(s *Subtopology) { s.Repartitions[0].Partitions = -1 }),
 		"a foreign copartition name": one(func(s *Subtopology) { s.CopartitionGroups = [][]string{{"t"}} }),
 		"a copartition name twice":   one(func(s *Subtopology) { s.CopartitionGroups = [][]string{{"s1", "s1"}} }),
+		"a replication factor of -2": one(func(s *Subtopology) { s.Repartitions[0].Replicas = -2 }),
+		"a long config value":        one(func(s *Subtopology) { s.Changelogs[0].Configs = map[string]string{"x": long} }),
 		"an empty config key":        one(func(s *Subtopology) { s.Changelogs[0].Configs = map[string]string{"": "x"} }),
 	} {
 		var ce *ConfigError
@@ -145,6 +147,50 @@ func TestDiffNamesWhatDiffers(t *testing.T) {
 			t.Errorf("no %q in:\n%s", s, got)
 		}
 	}
+}
+
+func TestDiffNamesEveryKindOfDifference(t *testing.T) {
+	a := wide()
+	for text, change := range map[string]func(s *Subtopology){
+		"repartition sinks":  func(s *Subtopology) { s.RepartitionSinks = append(s.RepartitionSinks, "new") },
+		"repartition topics": func(s *Subtopology) { s.Repartitions[0].Partitions++ },
+		"replicas=9":         func(s *Subtopology) { s.Changelogs[0].Replicas = 9 },
+		"new=1":              func(s *Subtopology) { s.Changelogs[0].Configs = map[string]string{"new": "1"} },
+		"copartition groups": func(s *Subtopology) { s.CopartitionGroups = append(s.CopartitionGroups, []string{s.Sources[0]}) },
+	} {
+		b := shuffled(wide(), rand.New(rand.NewPCG(1, 1)))
+		for i := range b.Subtopologies {
+			if b.Subtopologies[i].ID == a.Subtopologies[0].ID {
+				change(&b.Subtopologies[i])
+			}
+		}
+		if d := a.Diff(b); len(d) != 1 || !strings.Contains(d[0], text) {
+			t.Errorf("no %q alone in %q", text, d)
+		}
+	}
+}
+
+// Java's tables grow when more than three quarters are full: p is the first of
+// 16 buckets and the seventeenth of 32.
+func TestC17JavasTablesGrow(t *testing.T) {
+	names := strings.Split("pabcdefghijk", "")
+	order := func(groups ...[]string) [][]string {
+		top := Topology{JavaOrder: true, Subtopologies: []Subtopology{{ID: "0", Sources: append(names, "l"), CopartitionGroups: groups}}}
+		c, err := top.Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Subtopologies[0].CopartitionGroups
+	}
+	want(t, strings.Join(order(names)[0], ""), "pabcdefghijk")
+	want(t, strings.Join(order(append(names[:12:12], "l"))[0], ""), "abcdefghijklp")
+	place := func(groups [][]string, name string) int {
+		return slices.IndexFunc(groups, func(g []string) bool { return g[0] == name })
+	}
+	eleven := order([]string{"a"}, []string{"p"}, names[2:11])
+	want(t, place(eleven, "p") < place(eleven, "a"), true)
+	twelve := order([]string{"a"}, []string{"p"}, names[2:12])
+	want(t, place(twelve, "p") > place(twelve, "a"), true)
 }
 
 func TestC7ATaskReadsWhatThereIsOfItsNumber(t *testing.T) {
