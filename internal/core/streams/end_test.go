@@ -179,3 +179,41 @@ func TestM61AMemberThatIsNotTouchedLeavesByItself(t *testing.T) {
 		want(t, r.ended && r.endErr == nil, true)
 	})
 }
+
+func TestM41_M43WhoWaitsForAHeartbeatIsTold(t *testing.T) {
+	asked := func() *rig {
+		r := newRig(t, nil).stable(2, "0_0")
+		r.m.OnHeartbeat(1)
+		r.m.OnHeartbeat(2)
+		r.step()
+		return r
+	}
+	ended := func(r *rig, why func(error) bool) {
+		t.Helper()
+		for id := uint64(1); id <= 2; id++ {
+			if err, done := r.done[id]; !done || !why(err) {
+				t.Fatalf("call %d: done %v, %v", id, done, err)
+			}
+		}
+	}
+	broker := func(code int16) func(error) bool {
+		return func(err error) bool { var be *BrokerError; return errors.As(err, &be) && be.Code == code }
+	}
+	r := asked()
+	r.code(42) // fatal
+	ended(r, broker(42))
+	r = asked()
+	r.code(110) // a loss
+	ended(r, broker(110))
+	n := len(r.sent)
+	r.m.OnHeartbeat(3) // the caller may be the owner, who has to acknowledge the loss
+	r.step()
+	want(t, broker(110)(r.done[3]), true)
+	want(t, len(r.sent), n)
+	r = asked()
+	r.m.OnLeave(r.now)
+	r.step()
+	ended(r, func(err error) bool { return errors.Is(err, ErrLeft) })
+	_, ok := r.m.Metadata()
+	want(t, ok, false)
+}

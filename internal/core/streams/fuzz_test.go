@@ -7,7 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// FuzzAnswer feeds the bytes of answers to a member of the group.
+// FuzzAnswer feeds the bytes of answers to a member that joins and to a member of
+// the group.
 func FuzzAnswer(f *testing.F) {
 	for _, v := range lifecycle(f) {
 		if v.Key == 88 {
@@ -23,17 +24,18 @@ func FuzzAnswer(f *testing.F) {
 		if resp.ReadFrom(body) != nil {
 			return
 		}
-		r := newRig(t, nil).stable(2, "0_0")
-		r.await()
-		id := r.out.ID
-		r.out = nil
-		r.m.OnAnswer(r.now, id, resp)
-		r.step()
-		if held := r.m.snap.Target.Len(); held > len(body)+1 {
-			t.Fatalf("%d tasks out of %d bytes", held, len(body))
-		}
-		for range 5 {
-			r.pass(6 * time.Second)
+		for _, r := range []*rig{newRig(t, nil), newRig(t, nil).stable(2, "0_0")} {
+			r.await()
+			id := r.out.ID
+			r.out = nil
+			r.m.OnAnswer(r.now, id, resp)
+			r.step()
+			if held := r.m.snap.Target.Len(); held > len(body)+1 {
+				t.Fatalf("%d tasks out of %d bytes", held, len(body))
+			}
+			for range 5 {
+				r.pass(6 * time.Second)
+			}
 		}
 	})
 }
