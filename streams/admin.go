@@ -42,6 +42,9 @@ func Delete(ctx context.Context, c Kafka, group string, internalTopics bool) err
 		if !ok || len(r.Groups) != 1 {
 			return reply{err: &ProtocolError{Reason: "the answer is not about the one group"}}
 		}
+		if r.Groups[0].ErrorCode == codeGroupNotFound { // gone since it was described: an answer was lost
+			return reply{}
+		}
 		return reply{code: r.Groups[0].ErrorCode, message: r.Groups[0].ErrorMessage}
 	})
 	if err != nil || !internalTopics {

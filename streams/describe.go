@@ -57,11 +57,15 @@ type MemberDescription struct {
 	Target                            Tasks // what it wants the member to have
 }
 
+// codeGroupNotFound is GROUP_ID_NOT_FOUND.
+const codeGroupNotFound = 69
+
 // Describe describes a Streams group. What may get better is tried again until
 // ctx ends, or for a minute if it has no deadline.
 //
 // Errors: [*GroupTypeError] for a group that does not exist or is of another
-// kind, [*UnsupportedError], [*BrokerError].
+// kind, [*UnsupportedError], [*BrokerError]. An empty group without committed
+// offsets ceases to exist by itself, within ten minutes by default.
 func Describe(ctx context.Context, c Kafka, group string, o DescribeOptions) (*GroupDescription, error) {
 	var out *GroupDescription
 	err := coordinate(ctx, c, group, func(ctx context.Context) reply {
@@ -159,7 +163,7 @@ func worthwhile(err error) bool {
 
 // answered is the error for a code.
 func answered(group string, code int16, message *string) error {
-	if code == 69 {
+	if code == codeGroupNotFound {
 		return core.NoStreamsGroup(group, message)
 	}
 	return core.NewBrokerError(group, code, message)
@@ -253,9 +257,8 @@ func deref(s *string) string {
 
 // GroupListing is one Streams group of a cluster.
 type GroupListing struct {
-	Group       string
-	State       string
-	Coordinator kafka.NodeID // kafka.NoNode if it is not known
+	Group string
+	State string
 }
 
 // List lists the Streams groups of the cluster, in order of their ids. It asks
@@ -275,7 +278,7 @@ func List(ctx context.Context, c Kafka) ([]GroupListing, error) {
 	found := map[string]GroupListing{}
 	for _, g := range r.Groups {
 		if g.GroupType == "streams" || g.GroupType == "" && g.ProtocolType == "streams" {
-			found[g.Group] = GroupListing{Group: g.Group, State: g.GroupState, Coordinator: kafka.NoNode}
+			found[g.Group] = GroupListing{Group: g.Group, State: g.GroupState}
 		}
 	}
 	out := make([]GroupListing, 0, len(found))

@@ -13,7 +13,9 @@ func TestM50AMemberThatFailedLeavesOnceItsOwnerIsDone(t *testing.T) {
 		resp.HeartbeatIntervalMillis = 200
 		r.reply(resp)
 		r.ack()
-		r.ok(2)
+		resp = answerOf(2)
+		resp.HeartbeatIntervalMillis = 200
+		r.reply(resp)
 		return r
 	}
 	t.Run("at once after its acknowledgement", func(t *testing.T) {
@@ -103,7 +105,7 @@ func TestM58WhatComesAfterALeaveDoesNotUndoIt(t *testing.T) {
 	r.ok(-1)
 	r.state(Left)
 	r.m.OnLeave(r.now)
-	r.pass(time.Minute)
+	r.step()
 	want(t, len(r.sent), n)
 }
 
@@ -133,8 +135,8 @@ func TestM22AJoinThatSucceededIsNotAbandoned(t *testing.T) {
 // The owner of a member that left by itself: it comes back, or it leaves.
 func TestM61AMemberThatIsNotTouchedLeavesByItself(t *testing.T) {
 	for instance, epoch := range map[string]int32{"": -1, "i1": -2} {
-		alone := func() *rig {
-			r := newRig(t, func(c *Config) { c.InstanceID, c.PollInterval, c.OnLeave = instance, 3*time.Second, Remain })
+		alone := func(mode LeaveMode) *rig {
+			r := newRig(t, func(c *Config) { c.InstanceID, c.PollInterval, c.OnLeave = instance, 3*time.Second, mode })
 			r.lists(4, "0_0")
 			r.ack()
 			at := r.now
@@ -147,7 +149,7 @@ func TestM61AMemberThatIsNotTouchedLeavesByItself(t *testing.T) {
 			want(t, r.last().Lost, true)
 			return r
 		}
-		r := alone()
+		r := alone(Remain)
 		n := len(r.sent)
 		r.m.OnTouch(r.now) // the owner still runs the tasks
 		r.pass(time.Minute)
@@ -161,7 +163,7 @@ func TestM61AMemberThatIsNotTouchedLeavesByItself(t *testing.T) {
 		r.lists(5, "0_0")
 		r.state(Reconciling)
 
-		r = alone()
+		r = alone(LeaveAuto)
 		n = len(r.sent)
 		r.m.OnLeave(r.now)
 		r.step()
@@ -172,8 +174,10 @@ func TestM61AMemberThatIsNotTouchedLeavesByItself(t *testing.T) {
 	t.Run("a leave that meets it ends the member", func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.PollInterval = 3 * time.Second }).stable(2, "0_0")
 		want(t, r.await().MemberEpoch, int32(-1))
+		n := len(r.sent)
 		r.m.OnLeave(r.now)
 		r.step()
+		want(t, len(r.sent), n)
 		r.ok(-1)
 		r.state(Left)
 		want(t, r.ended && r.endErr == nil, true)
@@ -210,6 +214,12 @@ func TestM41_M43WhoWaitsForAHeartbeatIsTold(t *testing.T) {
 	r.step()
 	want(t, broker(110)(r.done[3]), true)
 	want(t, len(r.sent), n)
+	r = newRig(t, func(c *Config) { c.PollInterval = time.Second }).stable(2, "0_0")
+	r.m.OnHeartbeat(1)
+	r.m.OnHeartbeat(2)
+	r.step()
+	r.pass(time.Second)
+	ended(r, func(err error) bool { return errors.Is(err, ErrNotTouched) })
 	r = asked()
 	r.m.OnLeave(r.now)
 	r.step()
