@@ -13,7 +13,7 @@ import (
 // Sentinels, for errors.Is. cluster.ErrClosed stands in package cluster, since
 // it unwraps to net.ErrClosed.
 var (
-	ErrFenced        error = notDone("ottla: fenced: another instance took over this identity")
+	ErrFenced        error = notDone("ottla: fenced: another instance took over this identity, or the coordinator took it back")
 	ErrAbortable     error = notDone("ottla: the transaction can only be aborted")
 	ErrBufferFull    error = notDone("ottla: the producer's buffer is full")
 	ErrNotInGroup    error = notDone("ottla: not a member of the group")
