@@ -122,6 +122,7 @@ type link struct {
 
 	mu     sync.Mutex
 	paused chan struct{}
+	slept  time.Duration        // that the machine was suspended: only the clock of now tells
 	cut    bool                 // nothing arrives
 	only   func(key int16) bool // of a cut: these requests alone; nil = all
 }
@@ -175,7 +176,7 @@ func (l *link) now() lead.Now {
 	l.live()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return lead.Now{Local: time.Since(l.w.start), Wall: kafka.TimestampOf(time.Now().Add(l.skew))}
+	return lead.Now{Local: time.Since(l.w.start) + l.slept, Wall: kafka.TimestampOf(time.Now().Add(l.skew))}
 }
 
 func (l *link) severed(key int16) bool {
