@@ -62,6 +62,10 @@ func (c Config) Validate() error { return c.machine().Check() }
 // withDefaults is a copy with every field final.
 func (c Config) withDefaults() Config {
 	c.Tags, c.Offsets = maps.Clone(c.Tags), maps.Clone(c.Offsets)
+	if c.Endpoint != nil {
+		e := *c.Endpoint
+		c.Endpoint = &e
+	}
 	if c.Rand == nil {
 		c.Rand = rand.Reader
 	}

@@ -131,10 +131,13 @@ func TestM14TheConfigCanBeReadBackAndIsACopy(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		top := oneTopic()
 		tags := map[string]string{"zone": "a"}
-		m := w.join(func(c *Config) { c.Topology, c.Tags = top, tags })
+		end := &Endpoint{Host: "h", Port: 1}
+		offsets := map[TaskID]int64{{Subtopology: "0"}: 1}
+		m := w.join(func(c *Config) { c.Topology, c.Tags, c.Endpoint, c.Offsets = top, tags, end, offsets })
 		top.Subtopologies[0].Sources[0], tags["zone"] = "other", "b"
+		end.Port, offsets[TaskID{Subtopology: "0"}] = 2, 2
 		c := m.Config()
-		if c.Group != "g" || c.Topology.Subtopologies[0].Sources[0] != "in" || c.Tags["zone"] != "a" {
+		if c.Group != "g" || c.Topology.Subtopologies[0].Sources[0] != "in" || c.Tags["zone"] != "a" || c.Endpoint.Port != 1 || c.Offsets[TaskID{Subtopology: "0"}] != 1 {
 			t.Errorf("%+v", c)
 		}
 		if r := w.requests()[0]; r.RebalanceTimeoutMillis != 300_000 {

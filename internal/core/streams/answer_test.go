@@ -295,6 +295,16 @@ func TestOffsetsAreNotSentWhereTheIntervalIsZero(t *testing.T) {
 	}
 }
 
+func TestM64OffsetsOfTasksThatCannotBeMeant(t *testing.T) {
+	r := newRig(t, nil).stable(2, "0_0")
+	for _, id := range []TaskID{{"", 0}, {"0", -1}} {
+		var te *TaskError
+		want(t, errors.As(r.m.OnTaskOffsets(map[TaskID]int64{id: 1}, nil), &te), true)
+		want(t, errors.As(r.m.OnTaskOffsets(nil, map[TaskID]int64{id: 1}), &te), true)
+	}
+	want(t, r.m.offsets.values.set == nil && r.m.offsets.ends.set == nil, true)
+}
+
 func TestAWarmUpIsHotWithinTheLag(t *testing.T) {
 	id := TaskID{"0", 0}
 	for name, c := range map[string]struct {
