@@ -329,3 +329,15 @@ func TestAWarmUpIsHotWithinTheLag(t *testing.T) {
 	half = offsets{ends: report{set: map[TaskID]int64{id: 0}}}
 	want(t, half.hot(id, 10), false)
 }
+
+func TestP33APendingTaskIsListedInItsRole(t *testing.T) {
+	r := newRig(t, nil).stable(2, "0_0")
+	r.reply(withTarget(answerOf(3), tasksOf(t, "0_0", "s:0_1", "w:1_0")))
+	r.await()
+	r.lose()
+	r.carries("0_0", "s:0_1", "w:1_0")
+	r.reply(withTarget(answerOf(3), tasksOf(t, "0_0", "0_1"))) // the owner may still make a standby of it
+	r.await()
+	r.lose()
+	r.carries("0_0", "s:0_1", "w:1_0")
+}
