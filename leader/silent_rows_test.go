@@ -209,3 +209,20 @@ func TestH1AFenceOnTheBoundProducerEndsTheLeadershipAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// One that is started anew under its name finds its own lease, waits, and is not
+// taken for a duplicate of itself.
+func TestF4ARestartedMemberWaitsForItsOwnLeaseToRunOut(t *testing.T) {
+	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+		win(t, s.member("a"), "r")
+		s.links["a"].setCut(true, nil) // it is gone
+		began := time.Now()
+		ta := win(t, s.member("a"), "r")
+		if waited := time.Since(began); waited < brief.Lease-brief.StopMargin {
+			t.Errorf("it took its live lease over after %v", waited)
+		}
+		if ta.Err() != nil {
+			t.Error(ta.Err())
+		}
+	})
+}
