@@ -27,6 +27,7 @@ func Delete(ctx context.Context, c Kafka, group string, internalTopics bool) err
 	if err != nil {
 		return err
 	}
+	open := false
 	err = coordinate(ctx, c, group, func(ctx context.Context) reply {
 		version, err := versionOf(ctx, c, group, 42, "DeleteGroups (API 42)")
 		if err != nil {
@@ -36,10 +37,12 @@ func Delete(ctx context.Context, c Kafka, group string, internalTopics bool) err
 		req.Version, req.Groups = min(version, req.MaxVersion()), []string{group}
 		resp, err := c.RequestCoordinator(ctx, group, req)
 		if err != nil {
+			open = open || kafka.MayHaveHappened(err)
 			return reply{err: err}
 		}
 		r, ok := resp.(*kmsg.DeleteGroupsResponse)
 		if !ok || len(r.Groups) != 1 {
+			open = true
 			return reply{err: &ProtocolError{Reason: "the answer is not about the one group"}}
 		}
 		if r.Groups[0].ErrorCode == codeGroupNotFound { // gone since it was described: an answer was lost
@@ -48,7 +51,7 @@ func Delete(ctx context.Context, c Kafka, group string, internalTopics bool) err
 		return reply{code: r.Groups[0].ErrorCode, message: r.Groups[0].ErrorMessage}
 	})
 	if err != nil || !internalTopics {
-		return err
+		return leftOpen(err, open)
 	}
 	return deleteTopics(ctx, c, internalOf(g.Topology))
 }

@@ -52,11 +52,12 @@ func (*NotOwnedError) MayHaveHappened() bool { return false }
 // for a minute if it has no deadline.
 //
 // Errors: [kafka.ErrNotInGroup] without an epoch, [*NotOwnedError],
-// [*BrokerError], [*UnsupportedError], [ErrClosed].
+// [*BrokerError], [*UnsupportedError], [*FailedError], [ErrClosed];
+// [kafka.MayHaveHappened] counts every try.
 func (m *Member) Commit(ctx context.Context, o map[kafka.TopicPartition]kafka.Commit) error {
 	all := maps.Clone(o)
 	var dropped []kafka.TopicPartition
-	overtaken := false
+	overtaken, open := false, false
 	err := m.coordinate(ctx, func(ctx context.Context) reply {
 		v := m.view.Load()
 		if !v.hasMeta {
@@ -67,6 +68,7 @@ func (m *Member) Commit(ctx context.Context, o map[kafka.TopicPartition]kafka.Co
 			return reply{}
 		}
 		r := m.commitOnce(ctx, v.meta, all)
+		open = open || r.open
 		if r.code == codeStaleEpoch || r.code == codeIllegalGeneration {
 			r.again, overtaken = !overtaken, true
 			m.catchUp(ctx, v.meta.Generation)
@@ -77,7 +79,7 @@ func (m *Member) Commit(ctx context.Context, o map[kafka.TopicPartition]kafka.Co
 		slices.SortFunc(dropped, kafka.TopicPartition.Compare)
 		err = &NotOwnedError{Partitions: dropped}
 	}
-	return err
+	return leftOpen(err, open)
 }
 
 // coordinate calls the coordinator until ctx or the member ends.
@@ -147,11 +149,11 @@ func (m *Member) commitOnce(ctx context.Context, meta kafka.GroupMetadata, all m
 	}
 	resp, err := m.kafka.RequestCoordinator(ctx, m.cfg.Group, req)
 	if err != nil {
-		return reply{err: err}
+		return reply{err: err, open: kafka.MayHaveHappened(err)}
 	}
 	r, ok := resp.(*kmsg.OffsetCommitResponse)
 	if !ok {
-		return reply{err: &ProtocolError{Reason: "another answer than that of OffsetCommit"}}
+		return reply{open: true, err: &ProtocolError{Reason: "another answer than that of OffsetCommit"}}
 	}
 	answered := 0
 	for _, t := range r.Topics {
@@ -163,7 +165,7 @@ func (m *Member) commitOnce(ctx context.Context, meta kafka.GroupMetadata, all m
 		}
 	}
 	if answered < len(tps) {
-		return reply{err: &ProtocolError{Reason: fmt.Sprintf("OffsetCommit is answered for %d of %d partitions", answered, len(tps))}}
+		return reply{open: true, err: &ProtocolError{Reason: fmt.Sprintf("OffsetCommit is answered for %d of %d partitions", answered, len(tps))}}
 	}
 	return reply{}
 }

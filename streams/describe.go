@@ -123,7 +123,25 @@ type reply struct {
 	code    int16
 	message *string
 	again   bool // worth another try although the code alone does not say so
+	open    bool // it may have taken effect, whatever err and code say
 	err     error
+}
+
+// openError is the end of a call of which one try may have taken effect.
+type openError struct{ err error }
+
+func (e *openError) Error() string {
+	return e.err.Error() + "; an unanswered try may have taken effect"
+}
+func (e *openError) Unwrap() error       { return e.err }
+func (*openError) MayHaveHappened() bool { return true }
+
+// leftOpen says of an error that an earlier try may have taken effect.
+func leftOpen(err error, open bool) error {
+	if err == nil || !open || kafka.MayHaveHappened(err) {
+		return err
+	}
+	return &openError{err}
 }
 
 // coordinate calls a coordinator until it gives a reply that another try cannot

@@ -68,14 +68,29 @@ func (r *registry) enlist(key flightKey) (d *round, leads bool) {
 	return f.next, false
 }
 
+// withdraw takes back a round whose turn has not come; false: it has.
+func (r *registry) withdraw(key flightKey, d *round) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.flights[key]
+	if f.next != d {
+		return false
+	}
+	f.next = nil
+	return true
+}
+
 // lead waits for the turn of a round and carries it out.
 func (r *registry) lead(ctx context.Context, key flightKey, d *round) {
 	select {
 	case <-d.start:
 		d.group, d.err = Describe(ctx, key.kafka, key.group, DescribeOptions{})
 	case <-ctx.Done():
-		<-d.start // the one before ends with the same client, or by its own time-out
-		d.err = context.Cause(ctx)
+		d.err = context.Cause(ctx) // those who wait for this round ask again
+		if r.withdraw(key, d) {
+			close(d.done)
+			return
+		}
 	}
 	close(d.done)
 	r.mu.Lock()

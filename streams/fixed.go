@@ -10,7 +10,8 @@ import (
 // fixed is a membership without a group.
 type fixed struct {
 	snap Snapshot
-	left chan struct{}
+	left context.Context
+	end  context.CancelFunc
 }
 
 // Fixed is a membership that always has the same tasks, for tests and tools. It
@@ -25,10 +26,9 @@ func Fixed(t Topology, tasks Tasks) Membership {
 		}
 	}
 	tasks = tasks.Clone()
-	return &fixed{
-		snap: Snapshot{Version: 1, Target: tasks, Update: tasks.Update(), HasTarget: true, Ready: true, AcceptableRecoveryLag: -1},
-		left: make(chan struct{}, 1),
-	}
+	f := &fixed{snap: Snapshot{Version: 1, Target: tasks, Update: tasks.Update(), HasTarget: true, Ready: true, AcceptableRecoveryLag: -1}}
+	f.left, f.end = context.WithCancel(context.Background())
+	return f
 }
 
 func (f *fixed) Snapshot() Snapshot { return f.snap }
@@ -39,8 +39,7 @@ func (f *fixed) Assignments(ctx context.Context) iter.Seq2[Snapshot, error] {
 			return
 		}
 		select {
-		case <-f.left:
-			f.left <- struct{}{}
+		case <-f.left.Done():
 		case <-ctx.Done():
 			yield(Snapshot{}, context.Cause(ctx))
 		}
@@ -48,7 +47,10 @@ func (f *fixed) Assignments(ctx context.Context) iter.Seq2[Snapshot, error] {
 }
 
 func (f *fixed) Acknowledge(_ context.Context, s Snapshot, _ Tasks) error {
-	if s.Version != f.snap.Version {
+	switch {
+	case f.left.Err() != nil:
+		return ErrClosed
+	case s.Version != f.snap.Version:
 		return ErrStaleAssignment
 	}
 	return nil
@@ -59,9 +61,6 @@ func (f *fixed) Metadata() (kafka.GroupMetadata, bool) {
 }
 
 func (f *fixed) Leave(context.Context) error {
-	select {
-	case f.left <- struct{}{}:
-	default:
-	}
+	f.end()
 	return nil
 }

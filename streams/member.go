@@ -302,7 +302,7 @@ func (m *Member) Leave(ctx context.Context) error {
 		return nil
 	}
 	if m.do(context.WithoutCancel(ctx), func(k *core.Machine, now time.Time) error { k.OnLeave(now); return nil }) != nil {
-		return nil
+		return m.Close()
 	}
 	select {
 	case <-m.done:
