@@ -86,6 +86,7 @@ func TestG21_G41OnKafkaALiveGroupMovesToTheConsumerProtocolAndBack(t *testing.T)
 		t.Log("this broker has classic groups only")
 		return
 	}
+	t.Parallel() // mostly it waits for rebalances
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	client := connect(ctx, t)
@@ -121,6 +122,7 @@ func TestG21_G41OnKafkaALiveGroupMovesToTheConsumerProtocolAndBack(t *testing.T)
 // one by one and under load. Meanwhile both share the partitions, and each goes on
 // at what the other has committed.
 func TestG10_G15_G19OnKafkaMembersOfOttlaAndInJavaReplaceEachOther(t *testing.T) {
+	t.Parallel()
 	const strategy = " --session-timeout 30000 --assignment-strategy org.apache.kafka.clients.consumer."
 	for _, one := range []struct {
 		name, java string
