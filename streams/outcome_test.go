@@ -3,6 +3,7 @@ package streams
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,10 +14,10 @@ import (
 )
 
 // silence has the broker take commits and answer none.
-func silence(w *world) *int {
-	taken := new(int)
+func silence(w *world) *atomic.Int64 {
+	taken := new(atomic.Int64)
 	w.sim.Broker(1).Handle(keyOffsetCommit, func(*sim.Request) sim.Answer {
-		*taken++
+		taken.Add(1)
 		return sim.Answer{Delay: time.Hour}
 	})
 	return taken
@@ -39,8 +40,8 @@ func TestACommitThatGotNoAnswerMayHaveHappened(t *testing.T) {
 				time.Sleep(time.Second)
 				end(m, cancel)
 				err := <-done
-				if *taken != 1 || !kafka.MayHaveHappened(err) || !errors.Is(err, ErrClosed) && !errors.Is(err, context.Canceled) {
-					t.Errorf("taken %d times, MayHaveHappened %v: %v", *taken, kafka.MayHaveHappened(err), err)
+				if n := taken.Load(); n != 1 || !kafka.MayHaveHappened(err) || !errors.Is(err, ErrClosed) && !errors.Is(err, context.Canceled) {
+					t.Errorf("taken %d times, MayHaveHappened %v: %v", n, kafka.MayHaveHappened(err), err)
 				}
 			})
 		})
@@ -59,9 +60,9 @@ func TestACommitsLaterTriesProveNothingOfTheFirst(t *testing.T) {
 				if err := m.Commit(t.Context(), lost); kafka.MayHaveHappened(err) {
 					t.Errorf("a commit that was refused at once may have happened: %v", err)
 				}
-				taken := 0
+				var taken atomic.Int64
 				w.sim.Broker(1).Handle(keyOffsetCommit, func(q *sim.Request) sim.Answer {
-					if taken++; taken == 1 {
+					if taken.Add(1) == 1 {
 						return sim.Answer{End: sim.Close}
 					}
 					resp := q.Response().(*kmsg.OffsetCommitResponse)
@@ -77,8 +78,8 @@ func TestACommitsLaterTriesProveNothingOfTheFirst(t *testing.T) {
 				defer cancel()
 				err := m.Commit(ctx, lost)
 				var be *BrokerError
-				if taken < 2 || !kafka.MayHaveHappened(err) || !errors.As(err, &be) || be.Code != code {
-					t.Errorf("taken %d times, MayHaveHappened %v: %v", taken, kafka.MayHaveHappened(err), err)
+				if n := taken.Load(); n < 2 || !kafka.MayHaveHappened(err) || !errors.As(err, &be) || be.Code != code {
+					t.Errorf("taken %d times, MayHaveHappened %v: %v", n, kafka.MayHaveHappened(err), err)
 				}
 			})
 		})
