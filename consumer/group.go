@@ -158,25 +158,13 @@ func (m *member) settle(ctx context.Context) error {
 			m.kick()
 			return nil
 		}
-		if !sleep(ctx, time.Second) {
+		if task.Sleep(ctx, time.Second) != nil {
 			return nil
 		}
 	}
 }
 
 const heartbeatKey = 68 // ConsumerGroupHeartbeat
-
-// sleep waits; it is false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 func (m *member) kick() {
 	select {

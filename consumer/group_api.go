@@ -9,6 +9,7 @@ import (
 
 	"github.com/ottla/ottla/internal/core/fetch"
 	"github.com/ottla/ottla/internal/core/group"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -107,7 +108,7 @@ func (g *Group) Committed(ctx context.Context, tps ...kafka.TopicPartition) (map
 		if err != nil || !unstable {
 			return offsets, err
 		}
-		if !sleep(ctx, 100*time.Millisecond) {
+		if task.Sleep(ctx, 100*time.Millisecond) != nil {
 			return nil, context.Cause(ctx)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/internal/core/fetch"
 	"github.com/ottla/ottla/internal/core/group"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -139,7 +140,7 @@ func (m *member) currentLocked(hs []*holding) []*holding {
 func (v *mover) loadFailed(hs []*holding, err error) {
 	v.m.c.tell(&kafka.OpError{Op: "fetch committed offsets of group " + v.m.cfg.ID, Broker: kafka.NoNode, Partition: -1, Err: err})
 	v.m.c.tasks.Go(func(ctx context.Context) error {
-		if !sleep(ctx, 5*time.Second) {
+		if task.Sleep(ctx, 5*time.Second) != nil {
 			return nil
 		}
 		v.m.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/internal/core/group"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -307,7 +308,7 @@ func (w *topicWatch) resolve(ctx context.Context, ids []kafka.TopicID) {
 		names[id] = name
 	}
 	w.m.do(func(g *group.Machine, _ time.Time) { g.OnNames(names, nil) })
-	if len(missing) > 0 && sleep(ctx, 250*time.Millisecond) {
+	if len(missing) > 0 && task.Sleep(ctx, 250*time.Millisecond) == nil {
 		w.m.do(func(g *group.Machine, _ time.Time) { g.OnNames(nil, missing) })
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ottla/ottla/internal/core/fetch"
 	"github.com/ottla/ottla/internal/core/group"
 	"github.com/ottla/ottla/internal/core/retry"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -305,7 +306,7 @@ func (r *runner) try(ctx context.Context, f Failure, handle func() error) error 
 			return f.Err
 		case f.Attempts > r.cfg.Retries:
 			return r.giveUp(ctx, f)
-		case !sleep(ctx, backoff.Delay(f.Attempts, nil)):
+		case task.Sleep(ctx, backoff.Delay(f.Attempts, nil)) != nil:
 			return context.Cause(ctx)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/ottla/ottla/internal/core/lead"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -89,7 +90,7 @@ func (e *Elector) initUntil(ctx context.Context, id string, pair lead.Token, lim
 		if lead.React(kafka.CodeOf(err)) != lead.Again || kafka.CodeOf(err) == 0 {
 			e.coords.forget(id)
 		}
-		if serr := sleep(ctx, backoff(tries)); serr != nil {
+		if serr := task.Sleep(ctx, backoff(tries)); serr != nil {
 			return lead.NoToken, failed(ErrProducer, id, "take the epoch", errors.Join(serr, err))
 		}
 	}

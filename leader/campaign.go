@@ -8,6 +8,7 @@ import (
 
 	"github.com/ottla/ottla/internal/core/lead"
 	"github.com/ottla/ottla/internal/core/retry"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -114,7 +115,7 @@ func (c *campaign) persist(stage func() error) error {
 			tries = 0
 			continue
 		}
-		if serr := sleep(c.ctx, backoff(tries)); serr != nil {
+		if serr := task.Sleep(c.ctx, backoff(tries)); serr != nil {
 			return errors.Join(serr, err)
 		}
 	}

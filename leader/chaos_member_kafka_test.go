@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/producer"
 )
@@ -103,7 +104,7 @@ func (m *member) connect(ctx context.Context) (cl *cluster.Cluster, err error) {
 		if err == nil {
 			return cl, nil
 		}
-		_ = sleep(ctx, 100*time.Millisecond)
+		_ = task.Sleep(ctx, 100*time.Millisecond)
 	}
 	return nil, err
 }
@@ -132,7 +133,7 @@ func (m *member) work(ctx context.Context, t *Term) error {
 		if err == nil {
 			m.say("wrote", t.Role(), t.Number(), n)
 		}
-		_ = sleep(ctx, 50*time.Millisecond)
+		_ = task.Sleep(ctx, 50*time.Millisecond)
 		if m.HandOver && n == 40 {
 			return nil
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/core/lead"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -149,7 +150,7 @@ func (c *coordinators) describe(ctx context.Context, id string) (lead.Epoch, err
 			last = err
 		}
 		c.forget(id)
-		if err := sleep(ctx, backoff(tries)); err != nil {
+		if err := task.Sleep(ctx, backoff(tries)); err != nil {
 			return lead.Epoch{}, failed(ErrAdmin, id, "describe the transaction", last)
 		}
 	}

@@ -91,7 +91,7 @@ func (f *follower) sync(ctx context.Context, p *partition) (at time.Duration, er
 			return 0, failed(ErrClient, "", fmt.Sprintf("read %s-%d", Topic, p.id), err)
 		}
 		wrong = l
-		if serr := sleep(ctx, backoff(tries)); serr != nil {
+		if serr := task.Sleep(ctx, backoff(tries)); serr != nil {
 			return 0, failed(ErrClient, "", fmt.Sprintf("read %s-%d", Topic, p.id), errors.Join(err, serr))
 		}
 	}
@@ -154,7 +154,7 @@ func (f *follower) step(ctx context.Context, node kafka.NodeID, p *partition) er
 		if resp.ThrottleMillis <= 0 {
 			return fmt.Errorf("no progress at offset %d, although the log goes on", at)
 		}
-		if err := sleep(ctx, time.Duration(resp.ThrottleMillis)*time.Millisecond); err != nil {
+		if err := task.Sleep(ctx, time.Duration(resp.ThrottleMillis)*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/core/lead"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/record"
 )
@@ -70,7 +71,7 @@ func (l *leaseWriter) run(ctx context.Context, rec leaseRecord, alive func() err
 			return err
 		}
 		if act.Attempt > 1 {
-			if err := sleep(ctx, backoff(act.Attempt-1)); err != nil {
+			if err := task.Sleep(ctx, backoff(act.Attempt-1)); err != nil {
 				l.w.GiveUp(false)
 				return &late{act.Step, l.w.MayHaveHappened(), err}
 			}
@@ -251,7 +252,7 @@ func (l *leaseWriter) burn(ctx context.Context) error {
 			return err
 		}
 		l.e.coords.forget(l.role)
-		if serr := sleep(ctx, backoff(tries)); serr != nil {
+		if serr := task.Sleep(ctx, backoff(tries)); serr != nil {
 			return errors.Join(serr, err)
 		}
 	}

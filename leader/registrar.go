@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/core/lead"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/record"
 	"github.com/ottla/ottla/record/compress"
@@ -85,7 +86,7 @@ func (r *registrar) deliver(ctx context.Context, p int32, key, value []byte) (ka
 		default:
 			wrong = l
 		}
-		if serr := sleep(ctx, backoff(tries)); serr != nil {
+		if serr := task.Sleep(ctx, backoff(tries)); serr != nil {
 			return -1, errors.Join(serr, err)
 		}
 	}

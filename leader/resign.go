@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/ottla/ottla/internal/core/lead"
+	"github.com/ottla/ottla/internal/task"
 )
 
 // after is what a resigner does with its place in the roster.
@@ -103,7 +104,7 @@ func (l *leaseWriter) abort(ctx context.Context) {
 			a = lead.Answer{Code: lead.NoAnswer}
 		}
 		l.w.OnAnswer(l.e.cfg.now().Local, a)
-		if sleep(ctx, backoff(tries)) != nil {
+		if task.Sleep(ctx, backoff(tries)) != nil {
 			return
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -51,7 +52,7 @@ func (f *follower) poll(ctx context.Context, node kafka.NodeID) {
 			continue
 		}
 		tries++
-		if sleep(ctx, backoff(tries)) != nil {
+		if task.Sleep(ctx, backoff(tries)) != nil {
 			return
 		}
 		f.relocate(ctx, l)
@@ -87,7 +88,7 @@ func (f *follower) pollOnce(ctx context.Context, node kafka.NodeID, ps []*partit
 		}
 	}
 	if good && resp.ThrottleMillis > 0 {
-		_ = sleep(ctx, time.Duration(resp.ThrottleMillis)*time.Millisecond)
+		_ = task.Sleep(ctx, time.Duration(resp.ThrottleMillis)*time.Millisecond)
 	}
 	return good
 }

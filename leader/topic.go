@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/core/lead"
 	"github.com/ottla/ottla/internal/core/produce"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -78,7 +78,7 @@ func (t *topic) ensure(ctx context.Context) (*layout, error) {
 		if err == nil && l.complete() || err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.LeaderNotAvailable) {
 			return l, err
 		}
-		if serr := sleep(ctx, backoff(tries)); serr != nil {
+		if serr := task.Sleep(ctx, backoff(tries)); serr != nil {
 			return nil, failed(ErrClient, "", "metadata of "+Topic, errors.Join(serr, err))
 		}
 	}
@@ -223,18 +223,6 @@ func (t *topic) leader(ctx context.Context, partition int32, wrong *layout) (kaf
 		return kafka.NoNode, l, &kafka.NoLeaderError{TopicPartition: kafka.TopicPartition{Topic: Topic, Partition: partition}, Err: kerr.LeaderNotAvailable}
 	}
 	return l.leaders[partition], l, nil
-}
-
-// sleep waits, and returns the cause when ctx ends before.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // verification is a broker's answer to whether it verifies transactions.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ottla/ottla/internal/core/lead"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -55,7 +56,7 @@ func (e *Elector) observe(ctx context.Context, role string, tok *Token) (Verdict
 		}
 		v, why := lead.Verify(about, d, r)
 		if v == Indeterminate && tries < observeTries {
-			if err := sleep(ctx, 4*backoff(tries)); err == nil {
+			if err := task.Sleep(ctx, 4*backoff(tries)); err == nil {
 				continue
 			}
 		}

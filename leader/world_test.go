@@ -12,6 +12,7 @@ import (
 
 	"github.com/ottla/ottla/internal/core/lead"
 	"github.com/ottla/ottla/internal/model"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -296,7 +297,7 @@ type fate struct {
 	again      time.Duration
 }
 
-func (f fate) wait(ctx context.Context) error { return sleep(ctx, f.delay) }
+func (f fate) wait(ctx context.Context) error { return task.Sleep(ctx, f.delay) }
 
 func (w *world) fate(l *link, req kmsg.Request) fate {
 	w.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"github.com/ottla/ottla/internal/model"
 	"github.com/ottla/ottla/internal/model/serve"
 	"github.com/ottla/ottla/internal/sim"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -76,7 +77,7 @@ func (c *turmoil) run(ctx context.Context) {
 		switch c.n(3) {
 		case 0:
 			c.r.s.Kill(node)
-			sleep(ctx, c.ms(3000))
+			_ = task.Sleep(ctx, c.ms(3000))
 			c.r.s.Revive(node)
 		case 1:
 			tp := kafka.TopicPartition{Topic: "t", Partition: int32(c.n(3))}
@@ -85,18 +86,9 @@ func (c *turmoil) run(ctx context.Context) {
 			key := []string{"id", "g"}[c.n(2)]
 			c.r.s.Model(func(m *model.Cluster) { m.MoveCoordinator(key, kafka.NodeID(node)) })
 		}
-		sleep(ctx, c.ms(1500))
+		_ = task.Sleep(ctx, c.ms(1500))
 	}
 	c.r.s.SetFaults(nil)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // logged is how often each value is in the logs, and what became of it.
@@ -177,7 +169,7 @@ func TestT10IdempotentOutcomesAreHonestOnRandomSchedules(t *testing.T) {
 							continue
 						}
 						all.Go(func() { told.note(v, second(rc.Wait(r.ctx))) })
-						sleep(ctx, c.ms(200))
+						_ = task.Sleep(ctx, c.ms(200))
 					}
 				})
 			}

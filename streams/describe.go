@@ -11,6 +11,7 @@ import (
 
 	"github.com/ottla/ottla/internal/core/retry"
 	core "github.com/ottla/ottla/internal/core/streams"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -165,7 +166,7 @@ func coordinate(ctx context.Context, c Kafka, group string, ask func(context.Con
 		} else if !r.again && retry.Of(r.code) != retry.Retry {
 			return r.err
 		}
-		if !sleep(ctx, tries) {
+		if task.Sleep(ctx, retry.Reconnect().Delay(tries, nil)) != nil {
 			return &FailedError{Group: group, Tries: tries, Err: r.err}
 		}
 	}
@@ -193,18 +194,6 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, patience)
-}
-
-// sleep waits before another try; false: ctx ended.
-func sleep(ctx context.Context, tries int) bool {
-	t := time.NewTimer(retry.Reconnect().Delay(tries, nil))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func readDescription(g *kmsg.StreamsGroupDescribeResponseGroup) *GroupDescription {

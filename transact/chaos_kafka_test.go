@@ -13,6 +13,7 @@ import (
 
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/consumer"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/producer"
 )
@@ -127,7 +128,7 @@ func (c *chaos) onceEach(ctx context.Context) {
 		if what != "broker" {
 			c.do(ctx, what, c.copiers)
 		}
-		sleep(ctx, time.Second)
+		_ = task.Sleep(ctx, time.Second)
 	}
 }
 
@@ -145,7 +146,7 @@ func (c *chaos) forAWhile(ctx context.Context, d time.Duration) {
 			what, nextBroker = "broker", time.Now().Add(time.Duration(20+c.rng.IntN(20))*time.Second)
 		}
 		c.do(ctx, what, g)
-		sleep(ctx, time.Duration(500+c.rng.IntN(3000))*time.Millisecond)
+		_ = task.Sleep(ctx, time.Duration(500+c.rng.IntN(3000))*time.Millisecond)
 		for _, g := range c.troupes() {
 			g.fell()
 		}
@@ -185,7 +186,7 @@ func (c *chaos) loseBroker(ctx context.Context) {
 	if err := broker.Kill(id); err != nil {
 		c.t.Fatal(err)
 	}
-	sleep(ctx, time.Duration(1000+c.rng.IntN(2000))*time.Millisecond)
+	_ = task.Sleep(ctx, time.Duration(1000+c.rng.IntN(2000))*time.Millisecond)
 	for try := 1; ; try++ {
 		err := broker.Restart(id)
 		if err == nil {
@@ -214,7 +215,7 @@ func (c *chaos) judge(ctx context.Context) {
 	deadline, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	for err := c.readers.covers(ends); err != nil; err = c.readers.covers(ends) {
-		if !sleep(deadline, 200*time.Millisecond) {
+		if task.Sleep(deadline, 200*time.Millisecond) != nil {
 			c.t.Error(err)
 			break
 		}
@@ -252,7 +253,7 @@ func load(ctx context.Context, t *testing.T, client *cluster.Cluster, topic stri
 				}
 				n++
 			}
-			sleep(enough, 100*time.Millisecond)
+			_ = task.Sleep(enough, 100*time.Millisecond)
 		}
 		if err := p.Flush(ctx); err != nil {
 			t.Errorf("flush: %v", err)
@@ -265,20 +266,10 @@ func load(ctx context.Context, t *testing.T, client *cluster.Cluster, topic stri
 	}
 }
 
-// sleep waits; it is false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 func wait(ctx context.Context, t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for !ok() {
-		if !sleep(ctx, 50*time.Millisecond) {
+		if task.Sleep(ctx, 50*time.Millisecond) != nil {
 			t.Fatalf("%s: %v", what, context.Cause(ctx))
 		}
 	}

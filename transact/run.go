@@ -8,6 +8,7 @@ import (
 
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/consumer"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/producer"
 )
@@ -98,7 +99,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		default:
 			failures++
 			r.cfg.Logger.Warn("a transaction failed; its records are handled again", "err", err)
-			pause(ctx, time.Duration(failures)*50*time.Millisecond)
+			_ = task.Sleep(ctx, time.Duration(failures)*50*time.Millisecond)
 		}
 	}
 	_, _ = r.in.Poll(ctx) // which has ended: nothing that was handed out is in work any more
@@ -111,15 +112,6 @@ func (r *Runner) Run(ctx context.Context) error {
 func (r *Runner) over(err error) bool {
 	return errors.Is(err, errHandler{}) || errors.Is(err, kafka.ErrFenced) || errors.Is(err, cluster.ErrClosed) ||
 		r.in.Group().Stats().State == "failed"
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // errHandler is an error of the user's handler.

@@ -132,7 +132,7 @@ func (d *leaderDemo) handOver(ctx context.Context, t *leader.Term, to *leader.El
 		next, err = to.Campaign(ctx, d.role)
 		return err
 	})
-	err = pause(ctx, 200*time.Millisecond) // it is a candidate by then
+	err = task.Sleep(ctx, 200*time.Millisecond) // it is a candidate by then
 	began := time.Now()
 	err = errors.Join(err, t.Resign(ctx), campaign.Wait())
 	if err != nil {

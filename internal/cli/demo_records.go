@@ -142,7 +142,7 @@ func (d *recordsDemo) append(ctx context.Context, p *producer.Producer, me int, 
 			seq++
 			d.appended.Add(1)
 		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
+		if err := task.Sleep(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -170,7 +170,7 @@ func (d *streamsDemo) until(ctx context.Context, m *streams.Member, cond func() 
 		if _, err := m.Heartbeat(ctx); err != nil {
 			return err
 		}
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
+		if err := task.Sleep(ctx, 200*time.Millisecond); err != nil {
 			return fmt.Errorf("the tasks of the streams part did not settle: %w", err)
 		}
 	}

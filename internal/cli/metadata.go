@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -160,16 +159,4 @@ func checkTopicName(name string) error {
 		return usagef("%q is no name of a topic: up to 249 of a-z A-Z 0-9 . _ -", name)
 	}
 	return nil
-}
-
-// pause waits, or returns the cause of the end of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

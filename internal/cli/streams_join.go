@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/streams"
 )
 
@@ -148,7 +149,7 @@ func (j *joiner) take(ctx context.Context, s streams.Snapshot) error {
 	if err := j.tell("assigned", s); err != nil {
 		return err
 	}
-	if err := pause(ctx, j.delay); err != nil {
+	if err := task.Sleep(ctx, j.delay); err != nil {
 		return err
 	}
 	return j.acknowledge(ctx, s)

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/admin"
+	"github.com/ottla/ottla/internal/task"
 )
 
 // topicSetting is one line of `topics config`.
@@ -82,7 +83,7 @@ func shownSettings(ctx context.Context, c *client, name string, ch settingChange
 		if err != nil || ch.shownIn(list) || time.Now().After(end) {
 			return list, err
 		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
+		if err := task.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}
