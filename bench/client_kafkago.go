@@ -9,6 +9,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/ottla/ottla/bench/load"
+	"github.com/ottla/ottla/internal/benchmark"
 )
 
 // kafkaGoConsume reads one Reader for each partition.
@@ -116,13 +117,13 @@ func kafkaGoProduce(ctx context.Context, j load.Job) (load.Measured, error) {
 	if err := w.WriteMessages(ctx, kafka.Message{Value: warm}); err != nil {
 		return nil, err
 	}
-	values := load.Values(j.Size, load.Ring)
+	values := benchmark.Values(j.Size, benchmark.Ring)
 	return func(ctx context.Context, _ *load.Result) (int, error) {
 		const step = 512
 		for n := 0; n < j.Records; n += step {
 			ms := make([]kafka.Message, step)
 			for i := range ms {
-				ms[i].Value = values[(n+i)%load.Ring]
+				ms[i].Value = values[(n+i)%benchmark.Ring]
 			}
 			if err := w.WriteMessages(ctx, ms...); err != nil {
 				return n, err

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ottla/ottla/bench/load"
+	"github.com/ottla/ottla/internal/benchmark"
 )
 
 func kgoPartitions(j load.Job) kgo.Opt {
@@ -110,7 +111,7 @@ func kgoProduceWith(ctx context.Context, j load.Job, get func() *kgo.Record, put
 	if err := cl.ProduceSync(ctx, &kgo.Record{Value: warm}).FirstErr(); err != nil {
 		return nil, err
 	}
-	values := load.Values(j.Size, load.Ring)
+	values := benchmark.Values(j.Size, benchmark.Ring)
 	return func(ctx context.Context, _ *load.Result) (int, error) {
 		var done atomic.Int64
 		var failed atomic.Pointer[error]
@@ -124,7 +125,7 @@ func kgoProduceWith(ctx context.Context, j load.Job, get func() *kgo.Record, put
 		}
 		for i := range j.Records {
 			r := get()
-			r.Value = values[i%load.Ring]
+			r.Value = values[i%benchmark.Ring]
 			cl.Produce(ctx, r, promise)
 		}
 		if err := cl.Flush(ctx); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/ottla/ottla/bench/load"
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/consumer"
+	"github.com/ottla/ottla/internal/benchmark"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/producer"
 	"github.com/ottla/ottla/record/compress"
@@ -133,8 +134,8 @@ func ottlaAppendAll(ctx context.Context, j load.Job, batch int) (load.Measured, 
 	if err != nil {
 		return nil, err
 	}
-	recs := make([]kafka.Record, load.Ring)
-	for i, v := range load.Values(j.Size, load.Ring) {
+	recs := make([]kafka.Record, benchmark.Ring)
+	for i, v := range benchmark.Values(j.Size, benchmark.Ring) {
 		recs[i] = kafka.Record{Topic: j.Topic, Value: v}
 	}
 	return func(ctx context.Context, _ *load.Result) (n int, err error) {
@@ -142,7 +143,7 @@ func ottlaAppendAll(ctx context.Context, j load.Job, batch int) (load.Measured, 
 		var last producer.Receipt
 		receipts := make([]producer.Receipt, 0, step)
 		for ; n < j.Records; n += step {
-			at := n % load.Ring
+			at := n % benchmark.Ring
 			if receipts, err = p.AppendAll(ctx, recs[at:at+step], receipts[:0]); err != nil {
 				return n, err
 			}
@@ -162,7 +163,7 @@ func ottlaSingles(ctx context.Context, j load.Job) (load.Measured, error) {
 	if err != nil {
 		return nil, err
 	}
-	values := load.Values(j.Size, load.Ring)
+	values := benchmark.Values(j.Size, benchmark.Ring)
 	return func(ctx context.Context, _ *load.Result) (int, error) {
 		const workers = 8
 		each := j.Records / workers
@@ -172,7 +173,7 @@ func ottlaSingles(ctx context.Context, j load.Job) (load.Measured, error) {
 			wg.Go(func() {
 				var last producer.Receipt
 				for i := range each {
-					r, err := p.Append(ctx, kafka.Record{Topic: j.Topic, Value: values[i%load.Ring]})
+					r, err := p.Append(ctx, kafka.Record{Topic: j.Topic, Value: values[i%benchmark.Ring]})
 					if err != nil {
 						errs[w] = err
 						return

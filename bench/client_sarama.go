@@ -6,6 +6,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/ottla/ottla/bench/load"
+	"github.com/ottla/ottla/internal/benchmark"
 )
 
 func saramaConfig(j load.Job) *sarama.Config {
@@ -64,11 +65,11 @@ func saramaProduce(_ context.Context, j load.Job) (load.Measured, error) {
 	}
 	p.Input() <- &sarama.ProducerMessage{Topic: j.Topic, Value: sarama.ByteEncoder(warm)}
 	<-p.Successes()
-	values := load.Values(j.Size, load.Ring)
+	values := benchmark.Values(j.Size, benchmark.Ring)
 	return func(ctx context.Context, _ *load.Result) (done int, err error) {
 		go func() {
 			for i := range j.Records {
-				p.Input() <- &sarama.ProducerMessage{Topic: j.Topic, Value: sarama.ByteEncoder(values[i%load.Ring])}
+				p.Input() <- &sarama.ProducerMessage{Topic: j.Topic, Value: sarama.ByteEncoder(values[i%benchmark.Ring])}
 			}
 		}()
 		for done < j.Records {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/internal/benchmark"
 	"github.com/ottla/ottla/internal/model"
 	"github.com/ottla/ottla/internal/model/serve"
 )
@@ -92,14 +92,9 @@ func BenchmarkRoles(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	cpu := func() time.Duration {
-		var r syscall.Rusage
-		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
-		return time.Duration(r.Utime.Nano() + r.Stime.Nano())
-	}
 	for b.Loop() {
-		before, began := cpu(), time.Now()
+		before, began := benchmark.CPUTime(), time.Now()
 		time.Sleep(10 * time.Second)
-		b.ReportMetric(float64(cpu()-before)/float64(time.Since(began))*100, "%core")
+		b.ReportMetric(float64(benchmark.CPUTime()-before)/float64(time.Since(began))*100, "%core")
 	}
 }

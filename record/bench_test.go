@@ -2,42 +2,22 @@ package record
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/ottla/ottla/internal/benchmark"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/record/compress"
 )
-
-// sample is values of size bytes that compress about as JSON does: words of a
-// small vocabulary with numbers between them.
-func sample(size, n int) [][]byte {
-	rng := rand.New(rand.NewPCG(1, 2))
-	words := make([]string, 400)
-	for i := range words {
-		words[i] = fmt.Sprintf("%x", rng.Uint64()>>(8*rng.IntN(7)))
-	}
-	values := make([][]byte, n)
-	for i := range values {
-		v := make([]byte, 0, size+20)
-		for len(v) < size {
-			v = append(v, words[rng.IntN(len(words))]...)
-			v = append(v, ` ,:"`[rng.IntN(4)])
-		}
-		values[i] = v[:size]
-	}
-	return values
-}
 
 // sampleBatch is a sealed batch of about 64 KiB.
 func sampleBatch(size int, codec compress.Codec) (Batch, int) {
 	var b Builder
 	b.Limit = 64 << 10
 	n := 0
-	for _, v := range sample(size, 1000) {
+	for _, v := range benchmark.Values(size, 1000) {
 		if !b.Append(1700000000000+kafka.Timestamp(n/8), []byte("key-0001"), v, nil) {
 			break
 		}
@@ -58,7 +38,7 @@ var codecs = []compress.Codec{compress.None, compress.Gzip, compress.Snappy, com
 func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{100, 1024} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
-			values := sample(size, 64)
+			values := benchmark.Values(size, 64)
 			key := []byte("key-0001")
 			buf := make([]byte, 0, 1<<20)
 			var bld Builder

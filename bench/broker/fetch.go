@@ -7,7 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/ottla/ottla/bench/load"
+	"github.com/ottla/ottla/internal/benchmark"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/record"
 	"github.com/ottla/ottla/record/compress"
@@ -38,7 +38,7 @@ func logOf(topic string) *log {
 	if err != nil {
 		return nil
 	}
-	values := load.Values(size, load.Ring)
+	values := benchmark.Values(size, benchmark.Ring)
 	n := fit(values, codec)
 	l := &log{n: int64(n)}
 	for i := range variants {

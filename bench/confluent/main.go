@@ -10,6 +10,7 @@ import (
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
 
 	"github.com/ottla/ottla/bench/load"
+	"github.com/ottla/ottla/internal/benchmark"
 )
 
 func main() {
@@ -49,12 +50,12 @@ func produce(_ context.Context, j load.Job) (load.Measured, error) {
 		"bootstrap.servers": j.Addr, "enable.idempotence": true, "acks": "all", "compression.type": j.Codec, "linger.ms": 5,
 		"queue.buffering.max.messages": 1 << 20, "go.delivery.report.fields": "none", "broker.address.family": "v4",
 	})
-	values := load.Values(j.Size, load.Ring)
+	values := benchmark.Values(j.Size, benchmark.Ring)
 	return func(ctx context.Context, _ *load.Result) (done int, err error) {
 		failed := make(chan error, 1)
 		go func() {
 			for i := 0; i < j.Records; i++ {
-				m := kafka.Message{TopicPartition: kafka.TopicPartition{Topic: &j.Topic, Partition: kafka.PartitionAny}, Value: values[i%load.Ring]}
+				m := kafka.Message{TopicPartition: kafka.TopicPartition{Topic: &j.Topic, Partition: kafka.PartitionAny}, Value: values[i%benchmark.Ring]}
 				for {
 					err := p.Produce(&m, nil)
 					if err == nil {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/internal/benchmark"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/producer"
 )
@@ -303,7 +303,7 @@ func cpu(ctx context.Context, client, addr string) ([]float64, error) {
 			close(done)
 		}
 	}
-	before := used()
+	before := benchmark.CPUTime()
 	m, err := join[client](o.s)
 	if err != nil {
 		return nil, err
@@ -313,14 +313,7 @@ func cpu(ctx context.Context, client, addr string) ([]float64, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	spent := used() - before
+	spent := benchmark.CPUTime() - before
 	m.close()
 	return []float64{float64(spent) / n}, nil
-}
-
-// used is the CPU time of this process.
-func used() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/ottla/ottla/internal/benchmark"
 	"github.com/ottla/ottla/internal/core/group"
 )
 
@@ -35,11 +36,11 @@ func cost(f func() error) (took, mb float64) {
 	for range 5 {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		began := used()
+		began := benchmark.CPUTime()
 		if err := f(); err != nil {
 			panic(err)
 		}
-		all = append(all, float64(used()-began)/1e6)
+		all = append(all, float64(benchmark.CPUTime()-began)/1e6)
 		runtime.ReadMemStats(&after)
 		mb = float64(after.TotalAlloc-before.TotalAlloc) / 1e6
 	}

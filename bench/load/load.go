@@ -3,8 +3,6 @@
 package load
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,10 +10,9 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"slices"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
+
+	"github.com/ottla/ottla/internal/benchmark"
 )
 
 // Job is the work of one process.
@@ -86,10 +83,10 @@ func (r *Result) do(c Client) error {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu, start := cpuTime(), time.Now()
+	cpu, start := benchmark.CPUTime(), time.Now()
 	r.Records, err = m(ctx, r)
 	r.Seconds = time.Since(start).Seconds()
-	r.CPU = cpuTime() - cpu
+	r.CPU = (benchmark.CPUTime() - cpu).Seconds()
 	runtime.ReadMemStats(&after)
 	if file := os.Getenv("BENCH_HEAP"); file != "" {
 		if err := heapProfile(file); err != nil {
@@ -97,7 +94,7 @@ func (r *Result) do(c Client) error {
 		}
 	}
 	r.Mallocs, r.AllocBytes = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
-	r.PeakRSS = peakRSS()
+	r.PeakRSS = benchmark.PeakRSS()
 	return err
 }
 
@@ -124,31 +121,6 @@ func heapProfile(file string) error {
 	runtime.GC()
 	runtime.GC()
 	return pprof.Lookup("allocs").WriteTo(f, 0)
-}
-
-// cpuTime is the processor time of this process in seconds.
-func cpuTime() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
-}
-
-// peakRSS is the most memory that this process had. What getrusage says would
-// include that of the process it was forked from.
-func peakRSS() int64 {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	for lines := bufio.NewScanner(bytes.NewReader(status)); lines.Scan(); {
-		if rest, ok := strings.CutPrefix(lines.Text(), "VmHWM:"); ok {
-			kib, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
-			return kib << 10
-		}
-	}
-	return 0
 }
 
 // Requests does f n times, one after the other, and notes how long they took.

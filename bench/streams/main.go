@@ -15,10 +15,10 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/internal/benchmark"
 	"github.com/ottla/ottla/ottlatest"
 	"github.com/ottla/ottla/streams"
 )
@@ -41,11 +41,11 @@ func main() {
 	defer c.Close()
 	ms := join(c, *members)
 	time.Sleep(10 * time.Second) // targets settle
-	before, sent := cpu(), heartbeats(ms)
+	before, sent := benchmark.CPUTime(), heartbeats(ms)
 	began := time.Now()
 	time.Sleep(*length)
 	took := time.Since(began)
-	used, n := cpu()-before, heartbeats(ms)-sent
+	used, n := benchmark.CPUTime()-before, heartbeats(ms)-sent
 	fmt.Printf("%d members, %d heartbeats in %.1f s: %.2f %% of a core, %.0f µs a heartbeat\n",
 		len(ms), n, took.Seconds(), 100*used.Seconds()/took.Seconds(), float64(used.Microseconds())/float64(max(n, 1)))
 	for _, m := range ms {
@@ -122,13 +122,4 @@ func heartbeats(ms []*streams.Member) uint64 {
 		n += m.Info().Heartbeats
 	}
 	return n
-}
-
-// cpu is the CPU time of this process.
-func cpu() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		log.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

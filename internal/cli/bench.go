@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/internal/benchmark"
 	"github.com/ottla/ottla/record/compress"
 )
 
@@ -168,13 +168,13 @@ func (b *benchRun) measure(ctx context.Context) (*benchResult, error) {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu, began := cpuTime(), time.Now()
+	cpu, began := benchmark.CPUTime(), time.Now()
 	n, err := work(ctx)
 	if err != nil {
 		return nil, err
 	}
 	seconds := time.Since(began).Seconds()
-	cpu = cpuTime() - cpu
+	cpu = benchmark.CPUTime() - cpu
 	runtime.ReadMemStats(&after)
 	each := 1 / float64(max(n, 1))
 	return &benchResult{
@@ -182,7 +182,7 @@ func (b *benchRun) measure(ctx context.Context) (*benchResult, error) {
 		PerSecond: float64(n) / seconds, MBPerSecond: float64(b.bytes) / 1e6 / seconds, Latency: latencyOf(b.took),
 		CPUMicros:   each * float64(cpu.Nanoseconds()) / 1e3,
 		Allocations: each * float64(after.Mallocs-before.Mallocs), AllocBytes: each * float64(after.TotalAlloc-before.TotalAlloc),
-		PeakRSS: float64(peakRSS()) / 1e6,
+		PeakRSS: float64(benchmark.PeakRSS()) / 1e6,
 	}, nil
 }
 
@@ -215,24 +215,4 @@ func (r *benchResult) print(a *app) error {
 		}
 	}
 	return nil
-}
-
-// benchValues are n different values of size bytes, which compress about as the
-// JSON of a service does.
-func benchValues(size, n int) [][]byte {
-	rng := rand.New(rand.NewPCG(1, 2))
-	words := make([]string, 400)
-	for i := range words {
-		words[i] = fmt.Sprintf("%x", rng.Uint64()>>(8*rng.IntN(7)))
-	}
-	values := make([][]byte, n)
-	for i := range values {
-		v := make([]byte, 0, size+20)
-		for len(v) < size {
-			v = append(v, words[rng.IntN(len(words))]...)
-			v = append(v, ` ,:"`[rng.IntN(4)])
-		}
-		values[i] = v[:size:size]
-	}
-	return values
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/consumer"
+	"github.com/ottla/ottla/internal/benchmark"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/producer"
 	"github.com/ottla/ottla/record/compress"
@@ -26,10 +27,7 @@ func (b *benchRun) prepare(ctx context.Context) (benchWork, error) {
 	return b.requestWork, nil
 }
 
-const (
-	benchRing  = 4096 // different values
-	benchSlice = 256  // records of one append
-)
+const benchSlice = 256 // records of one append
 
 // produceWork appends slices of records; every slice is waited for beside them.
 func (b *benchRun) produceWork(ctx context.Context) (benchWork, error) {
@@ -51,8 +49,8 @@ func (b *benchRun) produceWork(ctx context.Context) (benchWork, error) {
 			return nil, err
 		}
 	}
-	records := make([]kafka.Record, benchRing)
-	for i, v := range benchValues(b.job.size, benchRing) {
+	records := make([]kafka.Record, benchmark.Ring)
+	for i, v := range benchmark.Values(b.job.size, benchmark.Ring) {
 		records[i] = kafka.Record{Topic: b.topic, Value: v}
 	}
 	return func(ctx context.Context) (int64, error) {
@@ -83,7 +81,7 @@ func (b *benchRun) append(ctx context.Context, p *producer.Producer, records []k
 	})
 	n, err := 0, error(nil)
 	for receipts := []producer.Receipt(nil); n < b.job.records && err == nil; {
-		at := n % benchRing
+		at := n % benchmark.Ring
 		k := min(benchSlice, b.job.records-n)
 		began := time.Now()
 		if receipts, err = p.AppendAll(ctx, records[at:at+k], receipts[:0]); err == nil {

@@ -25,6 +25,7 @@ var floors = map[string]int{
 	"internal/core/streams": 2,
 	"internal/core/lead":    2,
 	"internal/task":         3,
+	"internal/benchmark":    3,
 	"internal/netconn":      4,
 	"cluster":               5,
 	"producer":              6,

@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package benchmark
 
 import (
 	"bufio"
@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// cpuTime is the processor time of this process, of user and system.
-func cpuTime() time.Duration {
+// CPUTime is the processor time of this process, of user and system.
+func CPUTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0
@@ -21,9 +21,9 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// peakRSS is the most memory in bytes that this process had, 0 if the system
+// PeakRSS is the most memory in bytes that this process had, 0 if the system
 // does not say. What getrusage says includes that of the process that started it.
-func peakRSS() int64 {
+func PeakRSS() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0

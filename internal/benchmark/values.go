@@ -1,4 +1,6 @@
-package load
+// Package benchmark is what benchmarks of the project share: values to write, and
+// what a process has used.
+package benchmark
 
 import (
 	"fmt"

@@ -1,9 +1,0 @@
-//go:build !unix
-
-package cli
-
-import "time"
-
-// cpuTime and peakRSS are not known on this system.
-func cpuTime() time.Duration { return 0 }
-func peakRSS() int64         { return 0 }
