@@ -72,12 +72,11 @@ func named(pid int) error {
 
 // alive says whether the node's process runs. A pid that now belongs to
 // another program does not count.
-func (n *node) alive() bool { return n.Pid > 0 && n.owns(strconv.Itoa(n.Pid)) }
+func (n *node) alive() bool { return n.Pid > 0 && n.owns(commandLine(strconv.Itoa(n.Pid))) }
 
-// owns says whether a process is this node: its last argument is the node's
-// own properties file.
-func (n *node) owns(pid string) bool {
-	args := commandLine(pid)
+// owns says whether a process with this command line is the node: its last
+// argument is the node's own properties file.
+func (n *node) owns(args []string) bool {
 	return len(args) > 0 && args[len(args)-1] == n.config()
 }
 
@@ -102,11 +101,17 @@ func (n *node) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// ended waits until the node's process is gone and its sockets are closed.
+// ended waits until the node's process is gone and its sockets are closed. It
+// judges one reading of the command line: read twice, one that is lost in
+// between looks like that of another program.
 func (n *node) ended(ctx context.Context) error {
 	return poll(ctx, 10*time.Millisecond, func() error {
+		if n.Pid <= 0 {
+			return nil
+		}
 		pid := strconv.Itoa(n.Pid)
-		if n.Pid <= 0 || len(commandLine(pid)) > 0 && !n.owns(pid) || !n.alive() && vanished(pid) {
+		args := commandLine(pid)
+		if len(args) > 0 && !n.owns(args) || len(args) == 0 && vanished(pid) {
 			return nil
 		}
 		return fmt.Errorf("%s (pid %d) still runs", n, n.Pid)
