@@ -49,7 +49,7 @@ func (c *client) settle(ctx context.Context) error {
 	if err := c.over(); err != nil {
 		return err
 	}
-	if c.inbox.empty() {
+	if c.inbox.settled() {
 		return nil
 	}
 	a := newAnswer()

@@ -11,6 +11,7 @@ type inbox struct {
 
 	mu     sync.Mutex
 	queue  []func(*state)
+	taken  bool // what was taken may not be done yet
 	closed bool
 }
 
@@ -32,13 +33,21 @@ func (b *inbox) post(f func(*state)) bool {
 	return true
 }
 
-// take empties the inbox.
+// take empties the inbox. The metadata goroutine calls done once it has run
+// what it took and published the outcome.
 func (b *inbox) take() []func(*state) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	q := b.queue
 	b.queue = nil
+	b.taken = len(q) > 0
 	return q
+}
+
+func (b *inbox) done() {
+	b.mu.Lock()
+	b.taken = false
+	b.mu.Unlock()
 }
 
 // close refuses what comes later and returns what had not run.
@@ -49,9 +58,10 @@ func (b *inbox) close() []func(*state) {
 	return b.take()
 }
 
-// empty reports whether everything that was posted has run, or runs.
-func (b *inbox) empty() bool {
+// settled reports whether everything that was posted has run and its outcome
+// is published.
+func (b *inbox) settled() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.queue) == 0
+	return len(b.queue) == 0 && !b.taken
 }

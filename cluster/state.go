@@ -49,6 +49,7 @@ func (s *state) run(ctx context.Context) error {
 			f(s)
 		}
 		s.step()
+		s.c.inbox.done()
 		if at := s.deadline(); at.IsZero() {
 			timer.Stop()
 		} else {
