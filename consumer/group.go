@@ -112,14 +112,15 @@ func newMember(c *Consumer) *member {
 }
 
 func (m *member) start() {
+	m.mu.Lock()
+	settled := m.want.settled
+	m.subscribeLocked(time.Now()) // before run looks, which nobody wakes
+	m.mu.Unlock()
 	m.c.tasks.Go(m.run)
 	m.c.tasks.Go(m.moves.run)
-	if !m.want.settled {
+	if !settled {
 		m.c.tasks.Go(m.settle)
 	}
-	m.mu.Lock()
-	m.subscribeLocked(time.Now())
-	m.mu.Unlock()
 }
 
 // newMemberID is a random id in Kafka's form.

@@ -60,6 +60,21 @@ func (w *world) committed(c *Consumer, id kafka.TopicPartition) kafka.Offset {
 	return -1
 }
 
+// Mutation: subscribe after run has begun, which then sleeps until the first
+// commit is due in one start of fifty.
+func TestG3AMemberJoinsAtOnce(t *testing.T) {
+	inGroups(t, map[string]int{"t": 1}, func(_ context.Context, w *world, protocol kafka.GroupKind) {
+		for i := range 200 {
+			c := w.member(GroupConfig{ID: fmt.Sprint("g", i), Protocol: protocol})
+			settle(time.Second)
+			if s := c.Group().Stats(); s.State != "stable" {
+				w.t.Errorf("member %d is %s after a second", i, s.State)
+			}
+			_ = c.Close()
+		}
+	})
+}
+
 func TestG3_G31_G32AMemberJoinsReadsAndCommitsWhatWasFinished(t *testing.T) {
 	inGroups(t, map[string]int{"t": 4}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
 		for p := range int32(4) {
