@@ -75,6 +75,44 @@ func TestG3AMemberJoinsAtOnce(t *testing.T) {
 	})
 }
 
+// A member that dies while the coordinator holds its JoinGroup back is in the
+// next generation, and out of the group a session later.
+func TestAMemberThatDiesWhileItJoinsIsReplaced(t *testing.T) {
+	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 4}}, func(ctx context.Context, w *world) {
+		join := func() (*Consumer, *cluster.Cluster) {
+			own, err := cluster.Connect(ctx, w.client())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := New(own, Config{Group: GroupConfig{ID: "g", Topics: []string{"t"}, SessionTimeout: 6 * time.Second}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c, own
+		}
+		stays, own := join()
+		defer own.Close()
+		defer stays.Close()
+		defer drainAll(ctx, stays)()
+		victim, killed := join()
+		defer victim.Close()
+		settle(10 * time.Second)
+		killed.Close() // no LeaveGroup: the next generation waits for it until its session ends
+		joiner, dies := join()
+		defer joiner.Close()
+		settle(2 * time.Second)
+		dies.Close()
+		settle(5 * time.Second)
+		if s := stays.Group().Stats(); s.Partitions == 4 {
+			t.Error("the member that joined is not in the generation it asked for")
+		}
+		settle(15 * time.Second)
+		if s := stays.Group().Stats(); s.Partitions != 4 {
+			t.Errorf("the one that is left has %d partitions of 4: %+v", s.Partitions, s)
+		}
+	})
+}
+
 func TestG3_G31_G32AMemberJoinsReadsAndCommitsWhatWasFinished(t *testing.T) {
 	inGroups(t, map[string]int{"t": 4}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
 		for p := range int32(4) {

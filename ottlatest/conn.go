@@ -31,6 +31,8 @@ type conn struct {
 	asked []asked // requests without an answer, oldest first
 	known bool    // the client has logged in
 	steps int     // good answers that are missing to a login
+
+	joined chan struct{} // closed by the answer that outlive waits for; nil = it does not
 }
 
 // asked is what must be known of a request to read its answer.
@@ -52,12 +54,40 @@ func (c *conn) Read(p []byte) (int, error) {
 	if len(c.in) == 0 {
 		if err := c.next(); err != nil {
 			c.m.Close()
+			c.outlive()
 			return 0, err
 		}
 	}
 	k := copy(p, c.in)
 	c.in = c.in[k:]
 	return k, nil
+}
+
+// outlive waits until the JoinGroup of a client that is gone is answered: kfake
+// begins a member's session with that answer, and a member whose connection
+// has ended by then would stay in its group for ever.
+func (c *conn) outlive() {
+	joins := func(a asked) bool { return a.key == int16(kmsg.JoinGroup) }
+	c.mu.Lock()
+	if !slices.ContainsFunc(c.asked, joins) {
+		c.mu.Unlock()
+		return
+	}
+	joined := make(chan struct{})
+	c.joined = joined
+	c.mu.Unlock()
+	select {
+	case <-joined:
+	case <-c.n.gone:
+	}
+}
+
+// releaseLocked ends outlive.
+func (c *conn) releaseLocked() {
+	if c.joined != nil {
+		close(c.joined)
+		c.joined = nil
+	}
 }
 
 // next reads and checks one request.
@@ -146,6 +176,7 @@ func (c *conn) answered(correlation int32) (asked, bool) {
 	}
 	a := c.asked[i]
 	c.asked = slices.Delete(c.asked, 0, i+1)
+	c.releaseLocked()
 	return a, true
 }
 
@@ -170,6 +201,7 @@ func (c *conn) Close() error {
 	c.mu.Lock()
 	pending := c.asked
 	c.asked = nil
+	c.releaseLocked()
 	c.mu.Unlock()
 	if len(pending) == 1 && pending[0].key == int16(kmsg.SASLAuthenticate) {
 		resp := kmsg.NewPtrSASLAuthenticateResponse()
