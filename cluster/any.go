@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"reflect"
 	"time"
 
@@ -84,8 +85,8 @@ func (r *round) goesOn(got reply) bool {
 
 // err is the error of a round that ends with this reply.
 func (r *round) err(got reply) error {
-	if got.err == nil {
-		return nil
+	if got.err == nil || unsendable(got.err) {
+		return got.err
 	}
 	return r.walk.Err()
 }
@@ -119,7 +120,13 @@ func (r *round) next() bool {
 // elsewhere reports whether a request that failed with err at one broker may
 // go to another.
 func (a *attempts) elsewhere(err error) bool {
-	return a.class.Repeatable() || !kafka.MayHaveHappened(err)
+	return !unsendable(err) && (a.class.Repeatable() || !kafka.MayHaveHappened(err))
+}
+
+// unsendable reports whether no broker can be sent that request.
+func unsendable(err error) bool {
+	var long *kafka.EncodeError
+	return errors.As(err, &long)
 }
 
 // copyOf is a copy of a request that can go out at a version of its own. Both

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -33,6 +34,9 @@ func (c *Cluster) Coordinator(ctx context.Context, kind CoordinatorKind, key str
 func (c *client) coordinator(ctx context.Context, kind CoordinatorKind, key string) (kafka.Broker, error) {
 	if ctx.Err() != nil {
 		return kafka.Broker{ID: kafka.NoNode}, opError("find coordinator", kafka.NoNode, ended(ctx))
+	}
+	if err := fitKey(key); err != nil {
+		return kafka.Broker{ID: kafka.NoNode}, opError("find "+kind.String()+" coordinator", kafka.NoNode, err)
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -77,6 +81,10 @@ func (s *state) wantCoordinator(k meta.CoordinatorKey, a *answer) {
 		a.give(nil)
 		return
 	}
+	if err := fitKey(k.Key); err != nil {
+		a.give(err)
+		return
+	}
 	s.coords.Want(s.now, k)
 	s.coordWaits[k] = append(s.coordWaits[k], a)
 }
@@ -85,6 +93,15 @@ func (s *state) wantCoordinators(kind CoordinatorKind, waits map[string]*answer)
 	for key, a := range waits {
 		s.wantCoordinator(keyOf(kind, key), a)
 	}
+}
+
+// fitKey refuses a key that no request can hold: one in a look-up spoils it for
+// all that share it.
+func fitKey(key string) error {
+	if len(key) <= math.MaxInt16 {
+		return nil
+	}
+	return &kafka.EncodeError{Name: "FindCoordinator", Field: "CoordinatorKey", Size: len(key), Limit: math.MaxInt16}
 }
 
 func keyOf(kind CoordinatorKind, key string) meta.CoordinatorKey {

@@ -227,6 +227,50 @@ func TestC58ANameThatNoRequestCanHoldIsRefused(t *testing.T) {
 	})
 }
 
+// TestC42WhatKafkaCannotEncodeIsRefusedByEveryRoute before anything is written,
+// and at once; look-ups that others share are not spoilt.
+func TestC42WhatKafkaCannotEncodeIsRefusedByEveryRoute(t *testing.T) {
+	long := strings.Repeat("x", 32_768)
+	create := kmsg.NewPtrCreateTopicsRequest()
+	create.Topics = append(create.Topics, kmsg.CreateTopicsRequestTopic{Topic: long, NumPartitions: 1, ReplicationFactor: 1})
+	find := kmsg.NewPtrFindCoordinatorRequest()
+	find.CoordinatorKey = long
+	for name, req := range map[string]kmsg.Request{
+		"any": find, "controller": create, "the group's id": &kmsg.HeartbeatRequest{Group: long},
+		"to the group": &kmsg.HeartbeatRequest{Group: "g", MemberID: long}, "transactional id": &kmsg.EndTxnRequest{TransactionalID: long},
+		"groups": &kmsg.DescribeGroupsRequest{Groups: []string{long}}, "every broker": &kmsg.ListGroupsRequest{TypesFilter: []string{long}},
+	} {
+		inBubble(t, 3, func(t *testing.T, r *rig) {
+			c := r.connect()
+			start := time.Now()
+			_, err := c.Request(r.within(time.Minute), req)
+			var e *kafka.EncodeError
+			if !errors.As(err, &e) || e.Size != len(long) || kafka.MayHaveHappened(err) || time.Since(start) > time.Second {
+				t.Errorf("%s: %.300v after %v", name, err, time.Since(start))
+			}
+			if n := r.sim.Count(req.Key()); n != 0 {
+				t.Errorf("%s: %d requests", name, n)
+			}
+			if _, err := c.Coordinator(r.within(time.Minute), GroupCoordinator, "good"); err != nil {
+				t.Errorf("%s: another look-up: %v", name, err)
+			}
+		})
+	}
+}
+
+func TestK7AKeyThatIsTooLongSpoilsNoSharedLookUp(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, r *rig) {
+		c := r.connect()
+		req := kmsg.NewPtrDescribeGroupsRequest()
+		req.Groups = []string{strings.Repeat("x", 32_768), "g"}
+		_, err := c.Request(r.within(time.Minute), req)
+		var e *PartialError
+		if !errors.As(err, &e) || len(e.Failed) != 1 || e.Failed[0].Item != req.Groups[0] || r.sim.Count(15) != 1 {
+			t.Errorf("%.200v, %d requests", err, r.sim.Count(15))
+		}
+	})
+}
+
 func TestC67NoPartitionsIsNoLeaderYet(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, r *rig) {
 		r.topic("none")

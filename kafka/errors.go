@@ -248,6 +248,26 @@ func (e *VersionError) Error() string {
 
 func (*VersionError) MayHaveHappened() bool { return false }
 
+// EncodeError is a request that was not sent because Kafka's encoding cannot
+// hold it: a string in it, or the whole, is too long.
+type EncodeError struct {
+	Name  string // Kafka's name of the API
+	Field string // that is too long, such as "Groups.Group"; empty = the request as a whole
+	Size  int    // in bytes
+	Limit int    // of Kafka's protocol, in bytes
+}
+
+func (e *EncodeError) Error() string {
+	what := e.Field
+	if what == "" {
+		what = "the request"
+	}
+	return fmt.Sprintf("ottla: %s was not sent: %s has %d bytes, and Kafka's protocol allows %d", e.Name, what, e.Size, e.Limit)
+}
+
+// MayHaveHappened is false: nothing was sent.
+func (*EncodeError) MayHaveHappened() bool { return false }
+
 // Phase is where a request was when its time ran out.
 type Phase uint8
 

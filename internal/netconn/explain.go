@@ -39,7 +39,8 @@ func lossCause(err error) error {
 // Permanent reports whether a failed dial will fail again until somebody
 // changes a setting, here or at the broker: refused credentials or
 // certificates, by the system's rules or by those of the user's tls.Config, a TLS
-// alert, versions, error codes of the handshake. Such failures are not passing
+// alert, versions, error codes of the handshake, or that a request will not go
+// out, being too long. Such failures are not passing
 // faults of the network.
 func Permanent(err error) bool {
 	var auth *kafka.AuthError
@@ -50,8 +51,9 @@ func Permanent(err error) bool {
 		return true
 	}
 	var refusal *refusedCert
+	var long *kafka.EncodeError
 	return errors.As(err, &auth) || errors.As(err, &version) || errors.As(err, &cert) || errors.As(err, &broker) ||
-		errors.As(err, &refusal)
+		errors.As(err, &refusal) || errors.As(err, &long)
 }
 
 // refusedCert is the error of a callback of the user's tls.Config.

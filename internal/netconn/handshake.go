@@ -102,8 +102,12 @@ func (s *socket) exchange(ctx context.Context, req kmsg.Request, answer func(bod
 		l.mu.Unlock()
 		return s.late(ctx, req, err)
 	}
-	f := w.encodeLocked(time.Now(), s, c)
+	f, err := w.encodeLocked(time.Now(), s, c)
 	l.mu.Unlock()
+	if err != nil {
+		l.pool.Put(wt)
+		return err
+	}
 	n, err := w.send(s)
 	w.wrote(f, n, err)
 	<-wt.ch

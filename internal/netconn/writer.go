@@ -130,7 +130,11 @@ func (w *writer) prepareLocked(now time.Time, s *socket) work {
 		return over(ending{c, nil, l.peer.versionError(err)})
 	}
 	c.Req.SetVersion(version)
-	return work{f: w.encodeLocked(now, s, c)}
+	f, err := w.encodeLocked(now, s, c)
+	if err != nil {
+		return over(ending{c, nil, err})
+	}
+	return work{f: f}
 }
 
 func over(e ending) work {
@@ -145,11 +149,48 @@ const fetchKey = 1
 // thousands of partitions.
 const fetchOverhead = 64 << 10
 
+// encode makes the frame of req, but for its correlation id, and gives its
+// size.
+func (w *writer) encode(req kmsg.Request) (size int, err error) {
+	client := w.lane.peer.cfg.clientID()
+	w.head = conn.AppendHeader(w.head[:0], req, &client)
+	w.vec = w.vec[:0]
+	body, more := 0, 0
+	if b, ok := req.(BufferAppender); ok {
+		w.vec = b.AppendBuffers(append(w.vec, nil))
+		for _, part := range w.vec[1:] {
+			more += len(part)
+		}
+	} else {
+		body = -len(w.head)
+		w.head = req.AppendTo(w.head)
+		body += len(w.head)
+	}
+	size = len(w.head) + more
+	if err := conn.Fits(req, body, size); err != nil {
+		w.release()
+		return 0, err
+	}
+	return size, nil
+}
+
+// release lets go of what was encoded.
+func (w *writer) release() {
+	clear(w.vec)
+	if cap(w.head) > keepBuffer {
+		w.head = nil
+	}
+}
+
 // encodeLocked encodes c at the version of its request and enters it into the
 // flight of the socket. It runs under the lock, as the caller gets the request
 // back at once when its context ends.
-func (w *writer) encodeLocked(now time.Time, s *socket, c *Call) frame {
+func (w *writer) encodeLocked(now time.Time, s *socket, c *Call) (frame, error) {
 	l := w.lane
+	size, err := w.encode(c.Req)
+	if err != nil {
+		return frame{}, err
+	}
 	timeout := c.Timeout
 	if timeout <= 0 {
 		timeout = l.peer.cfg.requestTimeout()
@@ -168,20 +209,8 @@ func (w *writer) encodeLocked(now time.Time, s *socket, c *Call) frame {
 		}
 		id = s.flight.OnWriting(now, key, c.Req.GetVersion(), timeout+c.wait(), p)
 	}
-	client := l.peer.cfg.clientID()
-	w.head = conn.AppendHeader(w.head[:0], c.Req, id, &client)
-	w.vec = w.vec[:0]
-	more := 0
-	if b, ok := c.Req.(BufferAppender); ok {
-		w.vec = b.AppendBuffers(append(w.vec, nil))
-		for _, part := range w.vec[1:] {
-			more += len(part)
-		}
-	} else {
-		w.head = c.Req.AppendTo(w.head)
-	}
-	conn.PutLength(w.head, more)
-	f := frame{sock: s, call: c, gen: c.gen, id: id, size: len(w.head) + more}
+	conn.PutPrefix(w.head, size, id)
+	f := frame{sock: s, call: c, gen: c.gen, id: id, size: size}
 	c.state, c.id, c.began, c.size, c.first = callWriting, id, now, f.size, s.requests == 0
 	s.writing = c
 	if s.ready {
@@ -193,7 +222,7 @@ func (w *writer) encodeLocked(now time.Time, s *socket, c *Call) frame {
 	l.peer.cfg.Journal.add(Entry{
 		At: now, Addr: l.peer.addr, Kind: l.kind, API: key, Version: c.Req.GetVersion(), ID: id, Size: f.size,
 	})
-	return f
+	return f, nil
 }
 
 // send writes the frame with one call: vectored where the connection can, else
@@ -203,13 +232,11 @@ func (w *writer) send(s *socket) (int, error) {
 		w.vec[0] = w.head
 		w.tail = w.vec
 		n, err := w.tail.WriteTo(s.tcp)
-		clear(w.vec)
 		return int(n), err
 	}
 	for _, part := range w.vec[min(1, len(w.vec)):] {
 		w.head = append(w.head, part...)
 	}
-	clear(w.vec)
 	if s.counted == nil {
 		return s.conn.Write(w.head)
 	}
@@ -224,9 +251,7 @@ const keepBuffer = 1 << 20
 // wrote takes note of a finished write. If the socket was lost meanwhile, the
 // call it was for is still here: only now it is known how much of it went out.
 func (w *writer) wrote(f frame, n int, err error) {
-	if cap(w.head) > keepBuffer {
-		w.head = nil
-	}
+	w.release()
 	l, s, c := w.lane, f.sock, f.call
 	if err != nil {
 		s.awaitReason()

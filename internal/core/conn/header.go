@@ -30,14 +30,15 @@ func ResponseHeaderVersion(key int16, flexible bool) int {
 	return 0
 }
 
-// AppendHeader appends the length prefix, still zero, and the header of req at
-// its present version. clientID nil is a null client id.
-func AppendHeader(dst []byte, req kmsg.Request, id int32, clientID *string) []byte {
+// AppendHeader appends the length prefix and the header of req at its present
+// version, the length and the correlation id still zero. clientID nil is a null
+// client id.
+func AppendHeader(dst []byte, req kmsg.Request, clientID *string) []byte {
 	key, version := req.Key(), req.GetVersion()
 	dst = append(dst, 0, 0, 0, 0)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(key))
 	dst = binary.BigEndian.AppendUint16(dst, uint16(version))
-	dst = binary.BigEndian.AppendUint32(dst, uint32(id))
+	dst = append(dst, 0, 0, 0, 0)
 	h := RequestHeaderVersion(key, version, req.IsFlexible())
 	if h == 0 {
 		return dst
@@ -54,10 +55,11 @@ func AppendHeader(dst []byte, req kmsg.Request, id int32, clientID *string) []by
 	return dst
 }
 
-// PutLength writes the length prefix of the frame that begins at frame[0];
-// more is what follows it in other buffers.
-func PutLength(frame []byte, more int) {
-	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4+more))
+// PutPrefix writes the length and the correlation id of the frame that begins
+// at frame[0]; size is that of all of it, its other buffers included.
+func PutPrefix(frame []byte, size int, id int32) {
+	binary.BigEndian.PutUint32(frame, uint32(size-4))
+	binary.BigEndian.PutUint32(frame[8:], uint32(id))
 }
 
 var errShortHeader = errors.New("the answer ends inside of its header")

@@ -126,5 +126,6 @@ func (m *Machine) memberError(code int16, message *string) error {
 func permanent(err error) bool {
 	var version *kafka.VersionError
 	var auth *kafka.AuthError
-	return errors.As(err, &version) || errors.As(err, &auth)
+	var long *kafka.EncodeError
+	return errors.As(err, &version) || errors.As(err, &auth) || errors.As(err, &long)
 }

@@ -39,7 +39,7 @@ func (r refusal) Unwrap() error       { return r.error }
 func (refusal) MayHaveHappened() bool { return false }
 
 // final reports whether another try cannot help: the broker's code says so, or
-// the two sides cannot talk to each other at all.
+// the two sides cannot talk to each other at all, or of this.
 func final(err error) bool {
 	var broker *kafka.BrokerError
 	if errors.As(err, &broker) {
@@ -48,8 +48,10 @@ func final(err error) bool {
 	var auth *kafka.AuthError
 	var version *kafka.VersionError
 	var recreated *kafka.RecreatedError
+	var long *kafka.EncodeError
 	var over hopeless
-	return errors.As(err, &auth) || errors.As(err, &version) || errors.As(err, &recreated) || errors.As(err, &over)
+	return errors.As(err, &auth) || errors.As(err, &version) || errors.As(err, &recreated) ||
+		errors.As(err, &long) || errors.As(err, &over)
 }
 
 // hopeless is an error that no further try can heal.
