@@ -35,8 +35,8 @@ type actor struct {
 	name string
 	java bool
 	p    *realkafka.Program
-	log  *strings.Builder // stderr
-	role string           // transactional id, so that the next one takes it over
+	log  notes  // stderr
+	role string // transactional id, so that the next one takes it over
 
 	mu      sync.Mutex
 	reports []report
@@ -47,13 +47,31 @@ type actor struct {
 	resume  *time.Timer
 }
 
+// notes is what a program wrote, which may still be writing.
+type notes struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (n *notes) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.Write(p)
+}
+
+func (n *notes) String() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.String()
+}
+
 func millis() int64 { return time.Now().UnixMilli() }
 
 // join starts a member of ottla or one in Java.
 func (g *troupe) join(java bool) *actor {
 	g.t.Helper()
 	g.made++
-	a := &actor{name: fmt.Sprintf("%s %d", map[bool]string{false: "ottla", true: "java"}[java], g.made), java: java, log: new(strings.Builder)}
+	a := &actor{name: fmt.Sprintf("%s %d", map[bool]string{false: "ottla", true: "java"}[java], g.made), java: java}
 	a.role = g.role(java)
 	p := g.part
 	p.TransactionalID = a.role
@@ -69,7 +87,7 @@ func (g *troupe) join(java bool) *actor {
 			g.t.Fatal(err)
 		}
 	}
-	cmd.Stderr = a.log
+	cmd.Stderr = &a.log
 	if a.p, err = broker.Launch(cmd, a.hear); err != nil {
 		g.t.Fatal(err)
 	}
