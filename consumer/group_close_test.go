@@ -228,12 +228,12 @@ func TestG44_B182_B208LeavingDoesNotWaitForARoundOrAHeartbeat(t *testing.T) {
 }
 
 // A client that is closed right after its consumer does not take the goodbye
-// along: the next member gets the partitions at once. Mutation: a Shutdown that
-// does not wait for it.
+// along: the next member gets the partitions at once. Mutations: a Shutdown, or
+// a Close, that does not wait for it.
 func TestG44TheGoodbyeReachesTheCoordinatorBeforeTheClientCloses(t *testing.T) {
 	inGroups(t, map[string]int{"t": 2}, func(ctx context.Context, w *world, p kafka.GroupKind) {
 		for _, end := range []func(c *Consumer) error{
-			func(c *Consumer) error { return c.Shutdown(ctx) }, func(c *Consumer) error { return c.Close() },
+			(*Consumer).Close, func(c *Consumer) error { return c.Shutdown(ctx) }, (*Consumer).Close,
 		} {
 			own, err := cluster.Connect(ctx, w.client())
 			if err != nil {
@@ -246,7 +246,7 @@ func TestG44TheGoodbyeReachesTheCoordinatorBeforeTheClientCloses(t *testing.T) {
 			stop := drainAll(ctx, c)
 			settle(5 * time.Second)
 			if n := c.Group().Stats().Partitions; n != 2 {
-				w.t.Errorf("%d partitions after 5 s: the one before did not leave", n)
+				w.t.Errorf("%d partitions after 5 s: %+v", n, c.Group().Stats())
 			}
 			_ = end(c)
 			own.Close()
