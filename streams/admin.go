@@ -85,9 +85,8 @@ func deleteTopics(ctx context.Context, c Kafka, topics []string) error {
 		t.Topic = &name
 		req.Topics, req.TopicNames = append(req.Topics, t), append(req.TopicNames, name)
 	}
-	resp, err := c.Request(ctx, req)
-	r, ok := resp.(*kmsg.DeleteTopicsResponse)
-	if err != nil || !ok {
+	r, err := answerOf[*kmsg.DeleteTopicsResponse](c.Request(ctx, req))
+	if err != nil {
 		return err
 	}
 	var errs []error
@@ -116,9 +115,8 @@ func GroupConfigs(ctx context.Context, c Kafka, group string) (map[string]string
 	res := kmsg.NewDescribeConfigsRequestResource()
 	res.ResourceType, res.ResourceName = groupResource, group
 	req.Resources = append(req.Resources, res)
-	resp, err := c.Request(ctx, req)
-	r, ok := resp.(*kmsg.DescribeConfigsResponse)
-	if err != nil || !ok {
+	r, err := answerOf[*kmsg.DescribeConfigsResponse](c.Request(ctx, req))
+	if err != nil {
 		return nil, err
 	}
 	out := map[string]string{}
@@ -149,9 +147,8 @@ func SetGroupConfigs(ctx context.Context, c Kafka, group string, set map[string]
 		res.Configs = append(res.Configs, cfg)
 	}
 	req.Resources = append(req.Resources, res)
-	resp, err := c.Request(ctx, req)
-	r, ok := resp.(*kmsg.IncrementalAlterConfigsResponse)
-	if err != nil || !ok {
+	r, err := answerOf[*kmsg.IncrementalAlterConfigsResponse](c.Request(ctx, req))
+	if err != nil {
 		return err
 	}
 	for _, res := range r.Resources {

@@ -337,9 +337,8 @@ func (t *topicIDs) lookup(ctx context.Context, k Kafka, tps []kafka.TopicPartiti
 			req.Topics = append(req.Topics, w)
 		}
 	}
-	resp, err := k.Request(ctx, req)
-	r, ok := resp.(*kmsg.MetadataResponse)
-	if err != nil || !ok {
+	r, err := answerOf[*kmsg.MetadataResponse](k.Request(ctx, req))
+	if err != nil {
 		return nil, err
 	}
 	t.mu.Lock()

@@ -3,6 +3,7 @@ package streams
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -114,6 +115,16 @@ func versionOf(ctx context.Context, c Kafka, group string, key int16, name strin
 		err = &UnsupportedError{Missing: name, Hint: "streams groups need Kafka 4.2 or newer"}
 	}
 	return hi, err
+}
+
+// answerOf is an answer of the type that it should have. The zero R comes with
+// an error.
+func answerOf[R kmsg.Response](resp kmsg.Response, err error) (R, error) {
+	r, ok := resp.(R)
+	if err == nil && !ok {
+		err = &openError{&ProtocolError{Reason: fmt.Sprintf("it is a %T and no %T", resp, r)}}
+	}
+	return r, err
 }
 
 // patience is how long calls without a deadline try.
@@ -274,9 +285,8 @@ type GroupListing struct {
 func List(ctx context.Context, c Kafka) ([]GroupListing, error) {
 	req := kmsg.NewPtrListGroupsRequest()
 	req.TypesFilter = []string{"streams"}
-	resp, err := c.Request(ctx, req)
-	r, ok := resp.(*kmsg.ListGroupsResponse)
-	if !ok {
+	r, err := answerOf[*kmsg.ListGroupsResponse](c.Request(ctx, req))
+	if r == nil {
 		return nil, err
 	}
 	if err == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/sim"
+	"github.com/ottla/ottla/kafka"
 )
 
 // Heartbeats whose answers make no sense end the member with an error that says
@@ -204,4 +205,28 @@ func TestP29AGroupWhoseDeletionIsAnsweredToNobody(t *testing.T) {
 			t.Errorf("%v after %d deletions, of topics %q", err, deletions, topics)
 		}
 	})
+}
+
+// confused answers every request with the answer to another one.
+type confused struct{ Kafka }
+
+func (confused) Request(context.Context, kmsg.Request) (kmsg.Response, error) {
+	return kmsg.NewPtrHeartbeatResponse(), nil
+}
+
+// Mutation: an answer of another type that is taken for none, and no error.
+func TestAnAnswerOfAnotherTypeIsAnError(t *testing.T) {
+	tps := []kafka.TopicPartition{{Topic: "t"}}
+	for name, call := range map[string]func(k Kafka) error{
+		"GroupConfigs":    func(k Kafka) error { _, err := GroupConfigs(t.Context(), k, "g"); return err },
+		"SetGroupConfigs": func(k Kafka) error { return SetGroupConfigs(t.Context(), k, "g", map[string]string{"a": "b"}) },
+		"List":            func(k Kafka) error { _, err := List(t.Context(), k); return err },
+		"deleteTopics":    func(k Kafka) error { return deleteTopics(t.Context(), k, []string{"t"}) },
+		"topic ids":       func(k Kafka) error { _, err := new(topicIDs).lookup(t.Context(), k, tps); return err },
+	} {
+		var pe *ProtocolError
+		if err := call(confused{}); !errors.As(err, &pe) || !kafka.MayHaveHappened(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -401,6 +401,25 @@ func TestM57ALeaveEndsWithItsContext(t *testing.T) {
 	})
 }
 
+func TestM58AnotherLeaveEndsWithItsContext(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.join()
+		w.co.fails(14, 1000)
+		go func() { _ = m.Leave(t.Context()) }()
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("enough"))
+		defer cancel()
+		at := time.Now()
+		if err := m.Leave(ctx); err == nil || err.Error() != "enough" || time.Since(at) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(at))
+		}
+		<-m.Done()
+		if err := m.Leave(t.Context()); err != nil {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}
+
 func TestP24ARevokeStepThatPanicsOnceIsDoneAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.co.assign(all("0_0", "0_1"))

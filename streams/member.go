@@ -294,12 +294,17 @@ func (m *Member) Touch() {
 // Leave ends the membership as Config.OnLeave says; commit and close the tasks
 // first. It tries again for up to 10 s or until ctx ends, and waits for the
 // member's goroutines. Its error says that the broker did not confirm it: the
-// member then stays in the group until its session ends. Of several calls one
-// leaves and the others wait and return nil.
+// member then stays in the group until its session ends. With a ctx that has
+// ended already nothing may be sent. Of several calls one leaves; the others
+// return nil at the end of the member, or the cause of their ctx before.
 func (m *Member) Leave(ctx context.Context) error {
 	if m.leaving.Swap(true) {
-		<-m.done
-		return nil
+		select {
+		case <-m.done:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	if m.do(context.WithoutCancel(ctx), func(k *core.Machine, now time.Time) error { k.OnLeave(now); return nil }) != nil {
 		return m.Close()
