@@ -67,6 +67,7 @@ type chaosProcess struct {
 // members at once, where a killed or paused one holds until its session ends; each
 // time it gets quiet every task ends owned, and describe says what members believe.
 func TestKafkaChaosMembersComeAndGo(t *testing.T) {
+	minorOf(t)
 	length := time.Duration(0)
 	if s := os.Getenv(chaosEnv); s != "" {
 		var err error
