@@ -45,7 +45,7 @@ func (c *Cluster) onAnswer(n *node, a asked, wire []byte) []byte {
 	interest := ms > 0
 	switch kmsg.Key(a.key) {
 	case kmsg.CreateTopics, kmsg.CreatePartitions, kmsg.OffsetForLeaderEpoch, kmsg.DescribeConfigs,
-		kmsg.ApiVersions, kmsg.ListGroups, kmsg.DeleteGroups:
+		kmsg.ApiVersions, kmsg.ListGroups, kmsg.DeleteGroups, kmsg.InitProducerID, kmsg.EndTxn:
 		interest = true
 	case kmsg.Metadata, kmsg.FindCoordinator, kmsg.DescribeCluster:
 		interest = interest || c.nodes.anyStopped()
@@ -81,6 +81,8 @@ func (c *Cluster) onAnswer(n *node, a asked, wire []byte) []byte {
 		fixEpochEnds(c, a.req.(*kmsg.OffsetForLeaderEpochRequest), resp)
 	case *kmsg.DescribeConfigsResponse:
 		addVerification(a.req.(*kmsg.DescribeConfigsRequest), resp)
+	case *kmsg.InitProducerIDResponse, *kmsg.EndTxnResponse:
+		c.pairs.sees(a.req, resp)
 	case *kmsg.MetadataResponse:
 		c.nodes.hideStopped(resp)
 	case *kmsg.FindCoordinatorResponse:

@@ -13,6 +13,7 @@ import (
 	"github.com/ottla/ottla/internal/memnet"
 	"github.com/ottla/ottla/kafka"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // ErrClosed is returned by calls on a Cluster that was closed. It unwraps to
@@ -32,6 +33,7 @@ type Cluster struct {
 	net      *memnet.Network // nil on loopback
 	kfake    *kfake.Cluster
 	streams  *streams
+	pairs    pairs
 	nodes    nodes
 	password string        // of the cluster's own client, if users have to log in
 	done     chan struct{} // closed by Close
@@ -86,6 +88,11 @@ func Start(cfg Config) (*Cluster, error) {
 		return nil, errors.Join(fmt.Errorf("ottlatest: %w", err), c.Close())
 	}
 	c.streams = newStreams(c)
+	c.kfake.ControlKey(int16(kmsg.InitProducerID), func(req kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive // kfake's form
+		c.kfake.KeepControl()
+		resp, handled := c.pairs.onInit(req.(*kmsg.InitProducerIDRequest))
+		return resp, nil, handled
+	})
 	for _, n := range c.nodes {
 		n.serve()
 	}

@@ -123,7 +123,7 @@ func (c *conn) next() error {
 	}
 	var kept kmsg.Request
 	switch req.(type) {
-	case *kmsg.OffsetForLeaderEpochRequest, *kmsg.DescribeConfigsRequest:
+	case *kmsg.OffsetForLeaderEpochRequest, *kmsg.DescribeConfigsRequest, *kmsg.InitProducerIDRequest, *kmsg.EndTxnRequest:
 		kept = req
 	}
 	c.asked = append(c.asked, asked{r.Key, r.Version, r.Correlation, kept})
