@@ -103,17 +103,18 @@ func TestC49AnAddressWithoutASocketIsNotConnectedAtOnce(t *testing.T) {
 	})
 }
 
-func TestC50ABrokenSocketIsDroppedAndHealthyOnesStay(t *testing.T) {
+func TestC50ABrokenOrExpiredSocketIsDroppedAndHealthyOnesStay(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, r *rig) {
 		c := r.connect(func(cfg *Config) { cfg.Bootstrap = []string{"b1:9092"} })
 		r.marked(func(int32) time.Duration { return 0 })
 		_ = c.Collect(t.Context(), questions(1, 2, 3), Dial)
 		r.sim.Broker(2).Script(60, sim.Answer{End: sim.Close})
+		r.sim.Broker(3).Script(60, sim.Answer{Delay: time.Hour}) // runs out of its time
 		_ = c.Collect(t.Context(), questions(1, 2, 3), Dial)
 		for _, reply := range c.Collect(t.Context(), questions(1, 2, 3), Dial) {
 			mark(t, reply)
 		}
-		for id, want := range map[int32]int{1: 1, 2: 2, 3: 1} {
+		for id, want := range map[int32]int{1: 1, 2: 2, 3: 2} {
 			if n := r.sim.Broker(id).Accepted(); n != want {
 				t.Errorf("broker %d accepted %d sockets, want %d", id, n, want)
 			}
