@@ -36,12 +36,11 @@ func lossCause(err error) error {
 	return err
 }
 
-// Permanent reports whether a failed dial will fail again until somebody
+// Permanent reports whether a failed call will fail again until somebody
 // changes a setting, here or at the broker: refused credentials or
 // certificates, by the system's rules or by those of the user's tls.Config, a TLS
-// alert, versions, error codes of the handshake, or that a request will not go
-// out, being too long. Such failures are not passing
-// faults of the network.
+// alert, versions, error codes of the handshake; or that a request is too long
+// for Kafka's encoding. Such failures are not passing faults of the network.
 func Permanent(err error) bool {
 	var auth *kafka.AuthError
 	var version *kafka.VersionError
