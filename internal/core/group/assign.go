@@ -79,6 +79,8 @@ type input struct {
 	members []Member // in Java's order: static ones first, by instance id, then by member id
 	topics  []string // subscribed by somebody, existing, sorted
 	counts  []int32  // by topic
+	before  []int    // by topic: partitions of those before it
+	total   int      // partitions
 	racks   Racks    // nil = plans do not look at them; as sets
 	subs    [][]int  // topics of each member, rising
 	users   [][]int  // members of each topic, rising
@@ -98,25 +100,56 @@ func newInput(members []Member, counts map[string]int32) *input {
 		}
 	}
 	slices.Sort(in.topics)
-	in.counts = make([]int32, len(in.topics))
+	in.counts, in.before = make([]int32, len(in.topics)), make([]int, len(in.topics))
 	in.users = make([][]int, len(in.topics))
 	in.subs = make([][]int, len(in.members))
 	for i, t := range in.topics {
-		in.index[t], in.counts[i] = i, counts[t]
+		in.index[t], in.counts[i], in.before[i] = i, counts[t], in.total
+		in.total += int(counts[t])
 	}
 	for m := range in.members {
-		for _, t := range in.members[m].Topics {
-			if i, ok := in.index[t]; ok {
-				in.subs[m] = append(in.subs[m], i)
-			}
-		}
-		slices.Sort(in.subs[m])
-		in.subs[m] = slices.Compact(in.subs[m])
+		in.subs[m] = in.subscription(m)
 		for _, t := range in.subs[m] {
 			in.users[t] = append(in.users[t], m)
 		}
 	}
 	return in
+}
+
+// subscription is what a member subscribes to, in most groups what the one before
+// it does.
+func (in *input) subscription(m int) (subs []int) {
+	if m > 0 && slices.Equal(in.members[m].Topics, in.members[m-1].Topics) {
+		return in.subs[m-1]
+	}
+	for _, t := range in.members[m].Topics {
+		if i, ok := in.index[t]; ok {
+			subs = append(subs, i)
+		}
+	}
+	slices.Sort(subs)
+	return slices.Compact(subs)
+}
+
+// number is the place of a partition among all that there are, negative if it is
+// none of them.
+func (in *input) number(tp kafka.TopicPartition) int {
+	t, ok := in.index[tp.Topic]
+	if !ok || tp.Partition < 0 || tp.Partition >= in.counts[t] {
+		return -1
+	}
+	return in.before[t] + int(tp.Partition)
+}
+
+// Who claims a partition, if it is not a member.
+const (
+	nobody  = -1
+	several = -2
+)
+
+// unclaimed is a list of who claims each partition.
+func (in *input) unclaimed() []int {
+	return slices.Repeat([]int{nobody}, in.total)
 }
 
 func compareMembers(a, b Member) int {
@@ -183,33 +216,34 @@ func (in *input) takeClaims(dropped *Dropped) {
 		}
 	}
 	in.owned = make([][]kafka.TopicPartition, len(in.members))
-	owner := map[kafka.TopicPartition]int{}
+	owner := in.unclaimed()
 	for i, m := range in.members {
 		if m.Generation >= newest {
 			in.claim(owner, i, dropped)
 		}
 	}
-	for tp, i := range owner {
-		if i >= 0 {
-			in.owned[i] = append(in.owned[i], tp)
+	for t, topic := range in.topics {
+		for p := range in.counts[t] {
+			if i := owner[in.before[t]+int(p)]; i >= 0 {
+				in.owned[i] = append(in.owned[i], kafka.TopicPartition{Topic: topic, Partition: p})
+			}
 		}
-	}
-	for _, tps := range in.owned {
-		slices.SortFunc(tps, kafka.TopicPartition.Compare)
 	}
 }
 
 // claim enters what a member says to own.
-func (in *input) claim(owner map[kafka.TopicPartition]int, member int, dropped *Dropped) {
+func (in *input) claim(owner []int, member int, dropped *Dropped) {
 	for _, tp := range in.members[member].Owned {
-		t, known := in.index[tp.Topic]
-		first, twice := owner[tp]
+		n := in.number(tp)
 		switch {
-		case tp.Partition < 0 || twice && first != member:
+		case tp.Partition < 0:
 			dropped.Claims++
-			owner[tp] = -1
-		case known && tp.Partition < in.counts[t]:
-			owner[tp] = member
+		case n < 0:
+		case owner[n] != nobody && owner[n] != member:
+			dropped.Claims++
+			owner[n] = several
+		default:
+			owner[n] = member
 		}
 	}
 }
@@ -218,21 +252,23 @@ func (in *input) claim(owner map[kafka.TopicPartition]int, member int, dropped *
 // get it may still be reading, going by every claim, of any age (G14). Its owner
 // gives it up in this round, and the next one gives it away.
 func (in *input) withhold(plan Plan) {
-	claimed := map[kafka.TopicPartition]int{}
+	claimed := in.unclaimed()
 	for i, m := range in.members {
 		for _, tp := range m.Owned {
-			if first, ok := claimed[tp]; ok && first != i {
-				claimed[tp] = -1 // by several
-				continue
+			switch n := in.number(tp); {
+			case n < 0:
+			case claimed[n] != nobody && claimed[n] != i:
+				claimed[n] = several
+			default:
+				claimed[n] = i
 			}
-			claimed[tp] = i
 		}
 	}
 	for i, m := range in.members {
 		plan[m.ID] = slices.DeleteFunc(plan[m.ID], func(tp kafka.TopicPartition) bool {
-			who, ok := claimed[tp]
+			who := claimed[in.number(tp)]
 			_, mine := slices.BinarySearchFunc(in.owned[i], tp, kafka.TopicPartition.Compare)
-			return ok && who != i && !mine
+			return who != nobody && who != i && !mine
 		})
 	}
 }

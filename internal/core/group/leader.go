@@ -23,6 +23,7 @@ type roster struct {
 func newRoster(assignor string, listed []kmsg.JoinGroupResponseMember) *roster {
 	r := &roster{assignor: assignor}
 	seen := make(map[string]bool, len(listed))
+	var last []string
 	for _, l := range listed {
 		if seen[l.MemberID] {
 			r.dropped.Members++
@@ -37,9 +38,12 @@ func newRoster(assignor string, listed []kmsg.JoinGroupResponseMember) *roster {
 		if err != nil {
 			r.dropped.Blobs++
 		} else {
-			m.Topics, m.Rack = s.Topics, s.Rack
+			if !slices.Equal(s.Topics, last) { // most groups have one subscription
+				r.topics = append(r.topics, s.Topics...)
+				last = s.Topics
+			}
+			m.Topics, m.Rack = last, s.Rack
 			m.Owned, m.Generation = s.claim(assignor)
-			r.topics = append(r.topics, s.Topics...)
 		}
 		r.members = append(r.members, m)
 	}
@@ -60,7 +64,6 @@ func (r *roster) plan(of layout) (Plan, error) {
 func (r *roster) check(p Plan, counts map[string]int32) error {
 	owner := map[kafka.TopicPartition]string{}
 	claimed := map[kafka.TopicPartition]bool{}
-	used := map[string]bool{}
 	for _, m := range r.members {
 		tps, ok := p[m.ID]
 		if !ok {
@@ -78,9 +81,6 @@ func (r *roster) check(p Plan, counts map[string]int32) error {
 		for _, tp := range m.Owned {
 			claimed[tp] = true
 		}
-		for _, t := range m.Topics {
-			used[t] = true
-		}
 	}
 	if len(p) != len(r.members) {
 		return fmt.Errorf("ottla: group: the plan has %d members of %d", len(p), len(r.members))
@@ -89,7 +89,7 @@ func (r *roster) check(p Plan, counts map[string]int32) error {
 		for n := range counts[t] {
 			tp := kafka.TopicPartition{Topic: t, Partition: n}
 			withheld := Cooperative(r.assignor) && claimed[tp]
-			if _, given := owner[tp]; used[t] && !given && !withheld {
+			if _, given := owner[tp]; !given && !withheld {
 				return fmt.Errorf("ottla: group: the plan gives %s to nobody", tp)
 			}
 		}

@@ -3,8 +3,6 @@ package group
 import (
 	"slices"
 	"strings"
-
-	"github.com/ottla/ottla/kafka"
 )
 
 // stickyEqual divides partitions where everybody subscribes to the same topics:
@@ -15,18 +13,14 @@ func (in *input) stickyEqual() Plan {
 	if len(in.members) == 0 {
 		return plan
 	}
-	total := 0
-	for _, n := range in.counts {
-		total += int(n)
-	}
-	low, larger := total/len(in.members), total%len(in.members)
+	low, larger := in.total/len(in.members), in.total%len(in.members)
 	byID := make([]int, len(in.members))
 	for i := range byID {
 		byID[i] = i
 	}
 	slices.SortFunc(byID, func(a, b int) int { return strings.Compare(in.members[a].ID, in.members[b].ID) })
 
-	kept := map[kafka.TopicPartition]bool{}
+	kept := make([]bool, in.total)
 	var below, full []int // members that may get more, in order
 	for _, m := range byID {
 		keep := in.owned[m]
@@ -41,7 +35,7 @@ func (in *input) stickyEqual() Plan {
 			below = append(below, m)
 		}
 		for _, tp := range keep {
-			kept[tp] = true
+			kept[in.number(tp)] = true
 		}
 		plan[in.members[m].ID] = slices.Clone(keep)
 	}
@@ -80,10 +74,10 @@ func (d *dealing) next(in *input, plan Plan) int {
 }
 
 // deal gives what nobody kept to those that may get more, in turn.
-func (in *input) deal(plan Plan, kept map[kafka.TopicPartition]bool, d dealing) {
+func (in *input) deal(plan Plan, kept []bool, d dealing) {
 	for t, n := range in.counts {
 		for p := range n {
-			if tp := (kafka.TopicPartition{Topic: in.topics[t], Partition: p}); !kept[tp] {
+			if !kept[in.before[t]+int(p)] {
 				in.give(plan, d.next(in, plan), t, p)
 			}
 		}
