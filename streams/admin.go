@@ -109,7 +109,8 @@ const groupResource kmsg.ConfigResourceType = 32
 
 // GroupConfigs are the settings of a group, such as num.standby.replicas, their
 // names without the prefix "streams.". Brokers 4.2 show built-in defaults for
-// what the group does not set.
+// what the group does not set. Brokers without Streams groups are an
+// [*UnsupportedError].
 func GroupConfigs(ctx context.Context, c Kafka, group string) (map[string]string, error) {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	res := kmsg.NewDescribeConfigsRequestResource()
@@ -122,7 +123,7 @@ func GroupConfigs(ctx context.Context, c Kafka, group string) (map[string]string
 	out := map[string]string{}
 	for _, res := range r.Resources {
 		if err := kafka.CodeError(res.ErrorCode, res.ErrorMessage); err != nil {
-			return nil, &kafka.OpError{Op: "configs of group " + group, Broker: kafka.NoNode, Partition: -1, Err: err}
+			return nil, configsRefused(ctx, c, group, "configs of group ", err)
 		}
 		for _, cfg := range res.Configs {
 			if name, ok := strings.CutPrefix(cfg.Name, configPrefix); ok {
@@ -135,7 +136,8 @@ func GroupConfigs(ctx context.Context, c Kafka, group string) (map[string]string
 
 // SetGroupConfigs sets settings of a group, their names without the prefix
 // "streams."; the others stay. The group need not exist yet. A changed setting of
-// the assignment causes a rebalance with the next heartbeat.
+// the assignment causes a rebalance with the next heartbeat. Brokers without
+// Streams groups are an [*UnsupportedError].
 func SetGroupConfigs(ctx context.Context, c Kafka, group string, set map[string]string) error {
 	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
 	res := kmsg.NewIncrementalAlterConfigsRequestResource()
@@ -153,8 +155,18 @@ func SetGroupConfigs(ctx context.Context, c Kafka, group string, set map[string]
 	}
 	for _, res := range r.Resources {
 		if err := kafka.CodeError(res.ErrorCode, res.ErrorMessage); err != nil {
-			return &kafka.OpError{Op: "set configs of group " + group, Broker: kafka.NoNode, Partition: -1, Err: err}
+			return configsRefused(ctx, c, group, "set configs of group ", err)
 		}
 	}
 	return nil
+}
+
+// configsRefused is why a broker refused the settings of a group: one without
+// Streams groups speaks of a resource type or a name that it does not know.
+func configsRefused(ctx context.Context, c Kafka, group, op string, err error) error {
+	var missing *UnsupportedError
+	if _, no := heartbeatVersion(ctx, c, group); errors.As(no, &missing) {
+		return missing
+	}
+	return &kafka.OpError{Op: op + group, Broker: kafka.NoNode, Partition: -1, Err: err}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/sim"
@@ -226,6 +227,41 @@ func TestAnAnswerOfAnotherTypeIsAnError(t *testing.T) {
 	} {
 		var pe *ProtocolError
 		if err := call(confused{}); !errors.As(err, &pe) || !kafka.MayHaveHappened(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// old refuses settings of groups as Kafka 3.9 does, and has Streams groups or
+// not.
+type old struct {
+	Kafka
+	streams bool
+}
+
+func (o old) CoordinatorVersions(context.Context, string, int16) (lo, hi int16, ok bool, err error) {
+	return 0, 0, o.streams, nil
+}
+
+func (old) FinalizedFeature(context.Context, string) (int16, bool, error) { return 1, true, nil }
+
+func (old) Request(_ context.Context, req kmsg.Request) (kmsg.Response, error) {
+	if req.Key() == 32 {
+		return &kmsg.DescribeConfigsResponse{Resources: []kmsg.DescribeConfigsResponseResource{{ErrorCode: 42}}}, nil
+	}
+	return &kmsg.IncrementalAlterConfigsResponse{Resources: []kmsg.IncrementalAlterConfigsResponseResource{{ErrorCode: 42}}}, nil
+}
+
+func TestSettingsOfABrokerWithoutStreamsGroupsAreUnsupported(t *testing.T) {
+	for name, call := range map[string]func(k Kafka) error{
+		"GroupConfigs":    func(k Kafka) error { _, err := GroupConfigs(t.Context(), k, "g"); return err },
+		"SetGroupConfigs": func(k Kafka) error { return SetGroupConfigs(t.Context(), k, "g", map[string]string{"a": "b"}) },
+	} {
+		var missing *UnsupportedError
+		if err := call(old{}); !errors.As(err, &missing) || kafka.MayHaveHappened(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := call(old{streams: true}); errors.As(err, &missing) || !errors.Is(err, kerr.InvalidRequest) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
