@@ -65,10 +65,11 @@ var errTooLate = errors.New("the epoch was asked for too long ago")
 // initUntil repeats InitProducerId until it is answered. A repeated mint takes
 // another epoch, which harms nobody but this process's own earlier one.
 func (e *Elector) initUntil(ctx context.Context, id string, pair lead.Token, limit time.Duration) (lead.Token, error) {
+	var last error
 	for tries := 1; ; tries++ {
 		now := e.cfg.now().Local
 		if now >= limit {
-			return lead.NoToken, errTooLate
+			return lead.NoToken, errors.Join(errTooLate, last)
 		}
 		rctx, cancel := context.WithTimeout(ctx, min(e.cfg.RequestTimeout, limit-now))
 		got, code, err := e.coords.init(rctx, id, pair, e.cfg.transactionTimeout())
@@ -90,6 +91,7 @@ func (e *Elector) initUntil(ctx context.Context, id string, pair lead.Token, lim
 		if lead.React(kafka.CodeOf(err)) != lead.Again || kafka.CodeOf(err) == 0 {
 			e.coords.forget(id)
 		}
+		last = failed(ErrProducer, id, "take the epoch", err)
 		if serr := task.Sleep(ctx, backoff(tries)); serr != nil {
 			return lead.NoToken, failed(ErrProducer, id, "take the epoch", errors.Join(serr, err))
 		}

@@ -100,18 +100,24 @@ func (c *campaign) run() (*Term, error) {
 	return won, nil
 }
 
-// persist repeats a stage of the campaign through what passes by itself.
+// persist repeats a stage of the campaign through what passes by itself. When
+// the context ends a try half-way, the error tells of the try before it too.
 func (c *campaign) persist(stage func() error) error {
+	var last error
 	for tries := 1; ; tries++ {
 		err := stage()
 		switch {
-		case err == nil || c.ctx.Err() != nil || !c.retries(err):
+		case err == nil || !c.retries(err):
 			return err
-		case errors.Is(err, errTooLate):
-			tries = 0
-			continue
+		case c.ctx.Err() != nil:
+			return errors.Join(err, last)
 		case IsFence(err):
 			c.lost(err)
+			tries = 0
+			continue
+		}
+		last = err
+		if errors.Is(err, errTooLate) {
 			tries = 0
 			continue
 		}

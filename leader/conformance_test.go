@@ -129,6 +129,26 @@ func TestS6AnAcquisitionMintsAndEndsWithItsErrors(t *testing.T) {
 			})
 		})
 	}
+	t.Run("refused, and then the time is up half-way", func(t *testing.T) {
+		onStage(t, model.Config{TransactionVersion: 2}, func(t *testing.T, s *stage) {
+			e := s.member("a")
+			s.links["a"].set(func(l *link) {
+				refuse(22, 42)(l)
+				code := l.answer
+				l.answer = func(req kmsg.Request) int16 {
+					c := code(req)
+					if c != 0 {
+						l.setCut(true, nil)
+					}
+					return c
+				}
+			})
+			_, err := e.Campaign(within(t, 20*time.Second), "r")
+			if !errors.Is(err, ErrAcquireTimeout) || !errors.Is(err, ErrProducer) {
+				t.Errorf("%v does not say what stood in the way", err)
+			}
+		})
+	})
 	t.Run("the pair is that of the last answer", func(t *testing.T) {
 		onStage(t, model.Config{TransactionVersion: 2}, func(t *testing.T, s *stage) {
 			tm := win(t, s.member("a"), "r")
