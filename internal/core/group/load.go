@@ -43,7 +43,7 @@ func OffsetsRequest(group string, tps []kafka.TopicPartition) *kmsg.OffsetFetchR
 
 // OffsetsOf reads the answer of an OffsetsRequest by somebody who is no member:
 // what is committed of these partitions. unstable says that transactions hold
-// some back, so that it is to be asked again.
+// some back, or that the answer leaves some out, so that it is to be asked again.
 func OffsetsOf(group string, tps []kafka.TopicPartition, r *kmsg.OffsetFetchResponse) (offsets Offsets, unstable bool, err error) {
 	as, code := offsetAnswers(group, r)
 	if code != 0 {
@@ -54,18 +54,16 @@ func OffsetsOf(group string, tps []kafka.TopicPartition, r *kmsg.OffsetFetchResp
 	}
 	offsets = Offsets{}
 	for _, tp := range tps {
-		a := as[tp]
+		a, answered := as[tp]
 		switch {
-		case a.code == codeUnstable:
+		case !answered || a.code == codeUnstable:
 			unstable = true
 		case a.code != 0:
 			return nil, false, &kafka.OpError{
 				Op: "fetch committed offset", Broker: kafka.NoNode, Topic: tp.Topic, Partition: tp.Partition, Err: kafka.CodeError(a.code, nil),
 			}
 		case a.commit.Offset >= 0:
-			if _, answered := as[tp]; answered {
-				offsets[tp] = a.commit
-			}
+			offsets[tp] = a.commit
 		}
 	}
 	return offsets, unstable, nil

@@ -104,6 +104,8 @@ func (p *player) config(fs []string) {
 			cfg.InstanceID = v
 		case "assignors":
 			cfg.Assignors = words(v)
+		case "rack":
+			cfg.Rack = v
 		case "server":
 			cfg.ServerAssignor = v
 		default:
@@ -272,12 +274,15 @@ func (p *player) beat848(r *kmsg.ConsumerGroupHeartbeatResponse, code int16, kv 
 	r.Assignment = &a
 }
 
-// committed: the code for all, and others as "t/0=25".
+// committed: the code for all, and others as "t/0=25"; "t/0=none" leaves one out.
 func (p *player) committed(r *kmsg.OffsetCommitResponse, req *kmsg.OffsetCommitRequest, code int16, rest []string) {
 	codes := map[string]int16{}
 	for _, s := range rest {
-		tp, c, _ := strings.Cut(s, "=")
-		codes[tp] = int16(p.number(c))
+		if tp, c, _ := strings.Cut(s, "="); c == "none" {
+			codes[tp] = noItem
+		} else {
+			codes[tp] = int16(p.number(c))
+		}
 	}
 	for _, t := range req.Topics {
 		rt := kmsg.NewOffsetCommitResponseTopic()
@@ -288,11 +293,15 @@ func (p *player) committed(r *kmsg.OffsetCommitResponse, req *kmsg.OffsetCommitR
 			if c, ok := codes[fmt.Sprintf("%s/%d", t.Topic, q.Partition)]; ok {
 				rp.ErrorCode = c
 			}
-			rt.Partitions = append(rt.Partitions, rp)
+			if rp.ErrorCode != noItem {
+				rt.Partitions = append(rt.Partitions, rp)
+			}
 		}
 		r.Topics = append(r.Topics, rt)
 	}
 }
+
+const noItem = -100 // no code of Kafka's
 
 // loaded: the code of the group, then "t/0=17" or "t/0=code88".
 func (p *player) loaded(r *kmsg.OffsetFetchResponse, code int16, rest []string) {
@@ -495,6 +504,9 @@ func describe848(r *kmsg.ConsumerGroupHeartbeatRequest) string {
 	}
 	if r.SubscribedTopicRegex != nil {
 		out += fmt.Sprintf(" regex=%q", *r.SubscribedTopicRegex)
+	}
+	if r.RackID != nil {
+		out += " rack=" + *r.RackID
 	}
 	if r.ServerAssignor != nil {
 		out += " assignor=" + *r.ServerAssignor
