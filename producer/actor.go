@@ -259,6 +259,9 @@ func openBatches(live map[produce.BatchID]*batch) []openBatch {
 // onHurry ends the linger of the batches that somebody waits for.
 func (a *actor) onHurry(now time.Time, receipts []Receipt) {
 	for _, r := range receipts {
+		if a.live[r.batch.id] == nil { // its records may have gone to partitions since
+			r = r.now()
+		}
 		if a.live[r.batch.id] != nil {
 			r.batch.urgent = true
 			a.m.OnFlushPartition(now, r.batch.tp)

@@ -449,6 +449,24 @@ func TestP17_P21_B077_R22ALossAtTheBrokerIsReported(t *testing.T) {
 	}
 }
 
+// TestP28ASendDoesNotLingerWhereItsRecordsMovedMeanwhile has the records of a
+// Send go from the waiting area to their partitions before the actor hears that
+// somebody waits for them.
+func TestP28ASendDoesNotLingerWhereItsRecordsMovedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t, newFake(t, 1), Config{Linger: time.Minute})
+		began := time.Now()
+		_, err := p.send(t.Context(), func(ctx context.Context, rs []kafka.Record, to []Receipt) ([]Receipt, error) {
+			to, err := p.AppendAll(ctx, rs, to)
+			synctest.Wait()
+			return to, err
+		}, []kafka.Record{text("a")})
+		if took := time.Since(began); err != nil || took >= time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
+}
+
 // A batch of unknown outcome that goes away with its caller's context makes this
 // fail: the next one would be taken for it.
 func TestB079ABatchOfUnknownOutcomeIsNotWithdrawn(t *testing.T) {
