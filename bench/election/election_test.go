@@ -1,9 +1,11 @@
 // Package election measures leader elections beside each other: ottla's, etcd's
 // concurrency.Election with its server in this process, and the rule of
 // client-go, which is simulated. It is a module of its own, as etcd's server is
-// large, and no part of make test.
+// large, and no part of make test. With -tags kafka ottla's runs on three
+// brokers of a real Kafka too, which are started for it.
 //
 //	cd bench/election && go test -bench . -benchtime 10x
+//	cd bench/election && go test -tags kafka -bench . -benchtime 10x
 package election
 
 import (
@@ -12,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,6 +43,26 @@ type candidate interface {
 	crash() // the process is gone, without a word
 }
 
+// leased is a candidate that knows when its lease ends for everybody.
+type leased interface {
+	left(role string) time.Duration
+}
+
+// samples are the times of a benchmark; what go test reports is their mean.
+type samples []time.Duration
+
+// median adds the median to the report, in milliseconds.
+func (s samples) median(b *testing.B, unit string) {
+	if len(s) == 0 {
+		return
+	}
+	slices.Sort(s)
+	b.ReportMetric(float64(s[len(s)/2].Microseconds())/1000, unit)
+}
+
+// newRole is a role that nobody had, also on brokers that outlive a benchmark.
+func newRole(b *testing.B) string { return fmt.Sprint(b.Name(), "/", rand.Uint64()) }
+
 var elections = map[string]func(b *testing.B) election{
 	"ottla": newOttla,
 	"etcd":  newEtcd,
@@ -50,12 +73,14 @@ func BenchmarkAcquire(b *testing.B) {
 	for name, start := range elections {
 		b.Run(name, func(b *testing.B) {
 			c := start(b).join(b)
-			must(b, c.campaign(b.Context(), "first"))
-			n := 0
+			must(b, c.campaign(b.Context(), newRole(b)))
+			var took samples
 			for b.Loop() {
-				n++
-				must(b, c.campaign(b.Context(), fmt.Sprint("role-", n)))
+				began := time.Now()
+				must(b, c.campaign(b.Context(), newRole(b)))
+				took = append(took, time.Since(began))
 			}
+			took.median(b, "ms-median")
 		})
 	}
 }
@@ -64,42 +89,59 @@ func BenchmarkAcquire(b *testing.B) {
 func BenchmarkHandOver(b *testing.B) {
 	for name, start := range elections {
 		b.Run(name, func(b *testing.B) {
-			e := start(b)
+			e, role := start(b), newRole(b)
 			cs := [2]candidate{e.join(b), e.join(b)}
-			must(b, cs[0].campaign(b.Context(), "role"))
-			n := 0
+			must(b, cs[0].campaign(b.Context(), role))
+			var took samples
 			for b.Loop() {
 				b.StopTimer()
+				n := len(took)
 				won := make(chan error, 1)
-				go func() { won <- cs[(n+1)%2].campaign(b.Context(), "role") }()
-				time.Sleep(200 * time.Millisecond) // it is a candidate, and waits
+				go func() { won <- cs[(n+1)%2].campaign(b.Context(), role) }()
+				time.Sleep(500 * time.Millisecond) // it is a candidate, and waits
 				b.StartTimer()
-				must(b, cs[n%2].resign("role"))
+				began := time.Now()
+				must(b, cs[n%2].resign(role))
 				must(b, <-won)
-				n++
+				took = append(took, time.Since(began))
 			}
+			took.median(b, "ms-median")
 		})
 	}
 }
 
-// BenchmarkFailOver is from a crash to the other's leadership. It happens at any
-// time between two renewals.
+// BenchmarkFailOver is from a crash to the other's leadership, and where a lease
+// tells, how long after its end that is. The crash happens at any time between
+// two renewals.
 func BenchmarkFailOver(b *testing.B) {
 	for name, start := range elections {
 		b.Run(name, func(b *testing.B) {
 			e := start(b)
-			for n := 0; b.Loop(); n++ {
+			var took, late samples
+			for b.Loop() {
 				b.StopTimer()
-				role := fmt.Sprint("role-", n)
+				role := newRole(b)
 				holder, next := e.join(b), e.join(b)
 				must(b, holder.campaign(b.Context(), role))
 				won := make(chan error, 1)
 				go func() { won <- next.campaign(b.Context(), role) }()
 				time.Sleep(time.Second + rand.N(time.Second))
 				b.StartTimer()
+				var left time.Duration
+				l, ok := holder.(leased)
+				if ok {
+					left = l.left(role)
+				}
+				began := time.Now()
 				holder.crash()
 				must(b, <-won)
+				took = append(took, time.Since(began))
+				if ok {
+					late = append(late, time.Since(began)-left)
+				}
 			}
+			took.median(b, "ms-median")
+			late.median(b, "ms-after-lease-median")
 		})
 	}
 	b.Run("client-go's rule, simulated", func(b *testing.B) {
@@ -129,15 +171,19 @@ func must(b *testing.B, err error) {
 	}
 }
 
-// ottla runs against the model of a broker in this process, over loopback.
-type ottla struct{ seeds []string }
+// ottla runs against the model of a broker in this process, or a real Kafka,
+// over loopback.
+type ottla struct {
+	seeds []string
+	model bool // is not asked for its configuration
+}
 
 func newOttla(b *testing.B) election {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(b, err)
 	m := model.New(model.Config{TransactionVersion: 2})
 	m.CreateTopic(leader.Topic, 16)
-	return &ottla{serve.Start(b, m, l).Seeds()}
+	return &ottla{serve.Start(b, m, l).Seeds(), true}
 }
 
 type ottlaCandidate struct {
@@ -149,7 +195,7 @@ type ottlaCandidate struct {
 func (o *ottla) join(b *testing.B) candidate {
 	cl, err := cluster.Connect(context.Background(), cluster.Config{Bootstrap: o.seeds})
 	must(b, err)
-	e, err := leader.Open(cl, leader.Config{Lease: lease * time.Second, AllowUnverified: true})
+	e, err := leader.Open(cl, leader.Config{Lease: lease * time.Second, AllowUnverified: o.model})
 	must(b, err)
 	b.Cleanup(func() { _ = e.Close(); _ = cl.Close() })
 	return &ottlaCandidate{cl, e, map[string]*leader.Term{}}
@@ -162,6 +208,12 @@ func (c *ottlaCandidate) campaign(ctx context.Context, role string) (err error) 
 
 func (c *ottlaCandidate) resign(role string) error {
 	return c.terms[role].Resign(context.Background())
+}
+
+// left is until the lease ends for the others: the stop margin, a sixth of it,
+// after the end of the leadership itself.
+func (c *ottlaCandidate) left(role string) time.Duration {
+	return c.terms[role].Left() + lease*time.Second/6
 }
 
 func (c *ottlaCandidate) crash() { _ = c.cl.Close() }
