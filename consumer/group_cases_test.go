@@ -146,3 +146,36 @@ func TestB214AMinuteWithoutMetadataEndsNothing(t *testing.T) {
 		}
 	})
 }
+
+// Mutation: progress that forgets the seek, which committed nothing and said so to
+// nobody: who goes on there skips the rest.
+func TestG33WhatIsReadAgainAfterASeekBackIsCommitted(t *testing.T) {
+	inGroups(t, map[string]int{"t": 1}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
+		w.produce("t", 0, numbers(0, 10)...)
+		c := w.member(GroupConfig{Protocol: protocol})
+		read := func(last string) {
+			for r, err := range c.Records(ctx) {
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				if string(r.Value) == last {
+					return
+				}
+			}
+		}
+		read("9")
+		if err := c.Commit(ctx); err != nil {
+			w.t.Fatal(err)
+		}
+		if err := c.Seek(tp("t", 0), AtOffset(4)); err != nil {
+			w.t.Fatal(err)
+		}
+		read("6")
+		if err := c.Group().Commit(ctx); err != nil {
+			w.t.Fatal(err)
+		}
+		if o := w.committed(c, tp("t", 0)); o != 6 {
+			w.t.Errorf("committed %d, want what was finished since the seek", o)
+		}
+	})
+}

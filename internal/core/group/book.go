@@ -22,7 +22,7 @@ type page struct {
 	committed kafka.Offset // as the broker confirmed it, -1 if not
 	sent      kafka.Offset // in flight, -1 if nothing
 	work      []*Work      // handed out, not finished, rising
-	moved     bool         // the watermark was set by the user
+	moved     bool         // it went back, or the user set it, and no commit says so yet
 }
 
 // Work is one stretch of offsets that was handed out.
@@ -61,7 +61,7 @@ func (b *Book) Seek(tp kafka.TopicPartition, to kafka.Offset) {
 		return
 	}
 	b.turn++
-	p.turn, p.work = b.turn, nil
+	p.turn, p.work, p.sent = b.turn, nil, -1
 	p.mark = kafka.Commit{Offset: to, LeaderEpoch: kafka.NoEpoch}
 	p.moved = true
 }
@@ -109,18 +109,6 @@ func (b *Book) Mark(w *Work, o kafka.Offset) {
 	p.advance()
 }
 
-// GiveBack says that w was not used from an offset on: it is as if it had been
-// handed out up to there only, and finished.
-func (b *Book) GiveBack(w *Work, from kafka.Offset) {
-	p := b.pages[w.TopicPartition]
-	if p == nil || p.turn != w.turn || w.done {
-		return
-	}
-	w.Next = max(from, w.First)
-	w.done = true
-	p.advance()
-}
-
 // advance moves the watermark over what is finished.
 func (p *page) advance() {
 	for len(p.work) > 0 && p.work[0].done {
@@ -128,7 +116,6 @@ func (p *page) advance() {
 		p.work = p.work[1:]
 		if w.Next > p.mark.Offset {
 			p.mark = kafka.Commit{Offset: w.Next, LeaderEpoch: w.Epoch}
-			p.moved = false
 		}
 	}
 	if len(p.work) == 0 {
@@ -144,7 +131,6 @@ func (p *page) advance() {
 	}
 	if at > w.First && at > p.mark.Offset {
 		p.mark = kafka.Commit{Offset: at, LeaderEpoch: w.Epoch}
-		p.moved = false
 	}
 }
 
@@ -179,11 +165,13 @@ func (b *Book) Settled(offsets Offsets, results map[kafka.TopicPartition]error) 
 		if p == nil {
 			continue
 		}
-		if p.sent == c.Offset {
+		last := p.sent == c.Offset
+		if last {
 			p.sent = -1
 		}
 		if err, ok := results[tp]; ok && err == nil && (p.moved || c.Offset > p.committed) {
 			p.committed = c.Offset
+			p.moved = p.moved && !last
 		}
 	}
 }
@@ -241,7 +229,7 @@ func (b *Book) Set(tp kafka.TopicPartition, at kafka.Commit) {
 	if p == nil || at.Offset < 0 || at.Offset == p.mark.Offset {
 		return
 	}
-	p.moved = at.Offset < p.mark.Offset
+	p.moved = p.moved || at.Offset < p.mark.Offset
 	p.mark = at
 }
 

@@ -111,6 +111,49 @@ func TestG33F38ASeekIsCommittedThoughItGoesBack(t *testing.T) {
 	wantDue(t, b, 10)
 }
 
+// What is read again after a seek back is committed below what was committed
+// before: a Commit that says nothing would otherwise leave the old offset, and who
+// goes on there skips the rest. Mutation: progress that forgets the seek.
+func TestG33ProgressAfterASeekBackIsCommitted(t *testing.T) {
+	for how, progress := range map[string]func(b *Book){
+		"work": func(b *Book) {
+			w := work(4, 6)
+			b.HandOut(w)
+			b.Finish(w)
+		},
+		"marks": func(b *Book) {
+			w := work(4, 8)
+			w.Count = 4
+			b.HandOut(w)
+			b.Mark(w, 4)
+			b.Mark(w, 5)
+		},
+		"polls": func(b *Book) { b.Set(a0, kafka.Commit{Offset: 6}) },
+	} {
+		for _, to := range []kafka.Offset{4, -1} {
+			b := opened(0)
+			first := work(0, 10)
+			b.HandOut(first)
+			b.Finish(first)
+			sent := b.Due(nil)
+			b.Sent(sent)
+			b.Seek(a0, to)
+			b.Settled(sent, map[kafka.TopicPartition]error{a0: nil}) // of before the seek
+			progress(b)
+			wantDue(t, b, 6)
+			sent = b.Due(nil)
+			b.Sent(sent)
+			wantDue(t, b, -1)
+			b.Settled(sent, map[kafka.TopicPartition]error{a0: nil})
+			b.Settled(Offsets{a0: {Offset: 5}}, map[kafka.TopicPartition]error{a0: nil}) // late: rewinds nothing
+			wantDue(t, b, -1)
+			if t.Failed() {
+				t.Fatalf("%s after a seek to %d", how, to)
+			}
+		}
+	}
+}
+
 func TestB188NothingOfALostPartitionIsCommitted(t *testing.T) {
 	b := opened(0)
 	w := work(0, 10)

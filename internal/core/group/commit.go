@@ -93,9 +93,6 @@ func (m *Machine) Load(tps []kafka.TopicPartition) uint64 {
 // flying reports whether a commit is in flight.
 func (c *commits) flying() bool { return c.out != nil }
 
-// Committing reports whether a commit waits or is in flight.
-func (m *Machine) Committing() bool { return len(m.commits.ops) > 0 || m.commits.out != nil }
-
 // next sends what may be sent.
 func (c *commits) next(m *Machine, now time.Time) {
 	if c.out == nil && len(c.ops) > 0 && m.proto.mayCommit() && !now.Before(c.retryAt) {
