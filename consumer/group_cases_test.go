@@ -179,3 +179,47 @@ func TestG33WhatIsReadAgainAfterASeekBackIsCommitted(t *testing.T) {
 		}
 	})
 }
+
+// With CommitMarked only marks finish records: neither polling on, nor Commit, nor
+// Shutdown. Mutations: a Mark that does nothing; work that polls finish.
+func TestG32_G33MarksAloneFinishRecords(t *testing.T) {
+	inGroups(t, map[string]int{"t": 1}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
+		w.produce("t", 0, numbers(0, 10)...)
+		cfg := GroupConfig{Protocol: protocol, Commits: CommitMarked, RevokeTimeout: time.Second}
+		c := w.member(cfg)
+		var got []kafka.Record
+		for len(got) < 10 {
+			bs, err := c.Poll(ctx)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			for _, b := range bs {
+				for _, r := range b.Records() {
+					got = append(got, r)
+				}
+			}
+		}
+		want := func(o kafka.Offset) {
+			w.t.Helper()
+			if err := c.Commit(ctx); err != nil {
+				w.t.Error(err)
+			}
+			if at := w.committed(c, tp("t", 0)); at != o && (o > 0 || at > 0) {
+				w.t.Errorf("committed %d, want %d", at, o)
+			}
+		}
+		want(0)
+		c.Mark(got[0], got[1], got[3])
+		want(2)
+		c.Mark(got[2])
+		c.Mark(got[2], got[8])
+		want(4)
+		c.Mark(got[4])
+		if err := c.Shutdown(ctx); err != nil {
+			w.t.Error(err)
+		}
+		again := newReader(w.t, w.member(cfg))
+		again.until(ctx, 5)
+		again.want(tp("t", 0), numbers(5, 10)...)
+	})
+}
