@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -79,10 +80,19 @@ func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 	}
 }
 
+// openMechanism hides nothing: every verb and encoder would print its password.
+type openMechanism struct{ Password string }
+
+func (openMechanism) Name() string { return "OPEN" }
+
+func (openMechanism) Authenticate(context.Context, string) (sasl.Session, []byte, error) {
+	return nil, nil, errors.ErrUnsupported
+}
+
 func TestK17AConfigShowsNoSecret(t *testing.T) {
 	const secret = "hunter2-secret"
 	cfg := Config{
-		Bootstrap: []string{"a:1"}, SASL: []sasl.Mechanism{plain.Auth{User: "u", Pass: secret}.AsMechanism()},
+		Bootstrap: []string{"a:1"}, SASL: []sasl.Mechanism{plain.Auth{User: "u", Pass: secret}.AsMechanism(), openMechanism{secret}},
 		TLS: &tls.Config{ServerName: secret}, Rand: rand.NewPCG(1, 1),
 	}
 	var buf bytes.Buffer
@@ -97,6 +107,9 @@ func TestK17AConfigShowsNoSecret(t *testing.T) {
 		if strings.Contains(s, secret) {
 			t.Errorf("a secret is shown: %s", s)
 		}
+	}
+	if !strings.Contains(buf.String(), `"cfg":"cluster.Config{`) {
+		t.Errorf("logged as JSON: %s", buf.String())
 	}
 	if s := cfg.String(); !strings.Contains(s, "PLAIN") || !strings.Contains(s, "TLS: true") {
 		t.Errorf("the form says too little: %s", s)

@@ -551,6 +551,15 @@ func TestB068TheTokenSourceRunsForEveryLogin(t *testing.T) {
 
 // TestK17SecretsAreNotPrintedAndPlainIsWarnedOfOnce also holds that the log
 // has no password.
+// openMechanism hides nothing: every verb and encoder would print its password.
+type openMechanism struct{ Password string }
+
+func (openMechanism) Name() string { return "OPEN" }
+
+func (openMechanism) Authenticate(context.Context, string) (sasl.Session, []byte, error) {
+	return nil, nil, errors.ErrUnsupported
+}
+
 func TestK17SecretsAreNotPrintedAndPlainIsWarnedOfOnce(t *testing.T) {
 	var log bytes.Buffer
 	cfg := &Config{SASL: []sasl.Mechanism{plainOf("user", "hunter2")}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -566,7 +575,11 @@ func TestK17SecretsAreNotPrintedAndPlainIsWarnedOfOnce(t *testing.T) {
 		}
 	})
 	var out bytes.Buffer
+	cfg.SASL = append(cfg.SASL, openMechanism{"hunter2"})
 	slog.New(slog.NewJSONHandler(&out, nil)).Info("m", "cfg", *cfg)
+	if !strings.Contains(out.String(), `"cfg":"netconn.Config{`) {
+		t.Errorf("logged as JSON: %s", out.String())
+	}
 	fmt.Fprintf(&out, "%v %+v %#v %s", *cfg, *cfg, *cfg, cfg)
 	if s := out.String() + log.String(); strings.Contains(s, "hunter2") || !strings.Contains(s, "PLAIN") {
 		t.Errorf("%s", s)

@@ -397,6 +397,44 @@ func TestC23ARenewalIsNotForgottenWhenAnotherClockStrikes(t *testing.T) {
 
 // TestB071EveryAuthorizationCodeIsFoundAtAnyDepth is each of the codes in
 // answers that hold them on the top, in a topic, in a partition.
+// TestC23AClockThatStruckDoesNotSpinWhileAMechanismThinks has a mechanism take 5 s
+// over a login, and so past the idle limit: both clocks have struck, and the writer
+// comes to neither. A timer that is set to the past again and again would
+// never let the time of a bubble go on.
+func TestC23AClockThatStruckDoesNotSpinWhileAMechanismThinks(t *testing.T) {
+	var thinks atomic.Bool
+	mech := sasl.Mechanism(thoughtful{plainOf("u", "p"), &thinks})
+	cfg := &Config{SASL: []sasl.Mechanism{mech}, IdleTimeout: 3 * time.Second}
+	inWorld(t, cfg, granting(2*time.Second, func(_ *brokerConn, g gotRequest) kmsg.Response { return reply(g) }), func(t *testing.T, w *world) {
+		l := w.lane(General)
+		ask(t, l, "m")
+		thinks.Store(true)
+		time.Sleep(3300 * time.Millisecond) // the login began at 1.6 to 1.8 s; the idle limit is 3 s later
+		l.mu.Lock()
+		at, now := l.sock.alarm.at, time.Now()
+		l.mu.Unlock()
+		if !at.IsZero() && at.Before(now.Add(time.Second)) {
+			t.Errorf("the clock of the session that the writer was told of strikes again in %v", at.Sub(now))
+		}
+		time.Sleep(time.Minute)
+		thinks.Store(false)
+		ask(t, l, "goes on")
+	})
+}
+
+// thoughtful takes 5 s for each login while it thinks.
+type thoughtful struct {
+	sasl.Mechanism
+	thinks *atomic.Bool
+}
+
+func (m thoughtful) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
+	if m.thinks.Load() {
+		time.Sleep(5 * time.Second)
+	}
+	return m.Mechanism.Authenticate(ctx, host)
+}
+
 func TestB071EveryAuthorizationCodeIsFoundAtAnyDepth(t *testing.T) {
 	for code := int16(-1); code < 140; code++ {
 		want := code == 29 || code == 30 || code == 31 || code == 53 || code == 65

@@ -1,6 +1,7 @@
 package netconn
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -10,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"strings"
@@ -77,6 +79,25 @@ func tlsBroker(t *testing.T, cfg *tls.Config) *broker {
 		t.Fatal(err)
 	}
 	return newBrokerOn(t, ln, (*brokerConn).echo)
+}
+
+// TestK16TheUsersTLSConfigIsLeftAlone has two addresses share one: a name that the
+// first left in it would be wanted of the second.
+func TestK16TheUsersTLSConfigIsLeftAlone(t *testing.T) {
+	cfg := &Config{TLS: &tls.Config{}}
+	first, second := newPeer(t, "a:9093", cfg), newPeer(t, "b:9093", cfg)
+	if cfg.TLS.ServerName != "" || cfg.TLS.MinVersion != 0 || first.tls.ServerName != "a" || second.tls.ServerName != "b" {
+		t.Errorf("the user's has %q, the peers want %q and %q", cfg.TLS.ServerName, first.tls.ServerName, second.tls.ServerName)
+	}
+}
+
+func TestK17PlainInsideTLSIsNotWarnedOf(t *testing.T) {
+	var log bytes.Buffer
+	p := newPeer(t, "a:9093", &Config{TLS: &tls.Config{}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	p.warnPlain("PLAIN")
+	if log.Len() > 0 {
+		t.Errorf("%s", log.String())
+	}
 }
 
 func TestK16TLSWorksOnEveryLaneAndStartsAt12(t *testing.T) {
