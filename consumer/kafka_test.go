@@ -347,15 +347,19 @@ func TestF41OnKafkaTheReplicaInTheConsumersRackServes(t *testing.T) {
 	const topic, n = "racks", 2000
 	ctx, c := onKafka(t, topic, 1)
 	tp := kafka.TopicPartition{Topic: topic}
-	leader, err := c.Leader(ctx, tp)
-	if err != nil {
-		t.Fatal(err)
-	}
 	cl := realPeer(t, kgo.ProducerBatchMaxBytes(20_000), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	for _, v := range values(n, 500) {
 		cl.Produce(ctx, &kgo.Record{Topic: topic, Value: []byte(v)}, nil)
 	}
 	if err := cl.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	leader, err := c.Leader(ctx, tp)
+	for err != nil && ctx.Err() == nil { // a broker that has not heard of the new topic yet
+		time.Sleep(50 * time.Millisecond)
+		leader, err = c.Leader(ctx, tp)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	near := kafka.NodeID(int(leader.ID)%3 + 1)
