@@ -84,10 +84,20 @@ func (m reader) onSuccess(now time.Time, s *sent, resp *kmsg.StreamsGroupHeartbe
 	if !m.state.InGroup() {
 		return
 	}
+	if a.has && !s.lists && !m.book.pending {
+		m.confirm()
+	}
 	if first {
 		m.queue(&JoinedAction{})
 	}
 	m.finishCall(s.call, nil)
+}
+
+// confirm answers lists that the owner has taken over already: they take back a
+// task that only a lost answer gave, and the coordinator waits for lists without it.
+func (m reader) confirm() {
+	m.book.gen++
+	m.book.due, m.state = true, Acknowledging
 }
 
 // adoptIdentity takes over how the coordinator knows the member.

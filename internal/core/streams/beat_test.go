@@ -170,6 +170,35 @@ func TestM70ListsThatWereLostAreFound(t *testing.T) {
 	})
 }
 
+// An answer that gave a task is lost, and before a describe finds the task it is
+// taken back: the owner never had it, but the coordinator waits for lists without it.
+func TestM70ATaskTakenBackBeforeItWasFoundIsGivenUp(t *testing.T) {
+	r := newRig(t, nil).stable(2, "0_0")
+	r.await()
+	r.lose() // gave 0_1
+	r.carries("0_0")
+	r.ok(3)
+	r.m.OnHeartbeat(1) // sooner than the describe
+	r.step()
+	r.carriesNulls()
+	r.lists(3, "0_0") // takes 0_1 back
+	at := r.now
+	r.carries("0_0")
+	want(t, r.now, at)
+	want(t, r.last().Target.Equal(tasksOf(t, "0_0")), true)
+	r.ok(4)
+	r.state(Stable)
+	r.carriesNulls()
+	t.Run("a coordinator that repeats lists is not answered twice", func(t *testing.T) {
+		r.lists(4, "0_0")
+		r.carries("0_0")
+		r.lists(4, "0_0")
+		r.state(Stable)
+		want(t, r.out == nil, true)
+		r.carriesNulls()
+	})
+}
+
 func TestM37_M38CommandsNeverMoveTheDeadline(t *testing.T) {
 	r := newRig(t, nil).stable(2, "0_0")
 	last := r.m.beat.last
