@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,6 +31,14 @@ func TestS1WhatCannotWorkIsInvalidConfig(t *testing.T) {
 		if _, err := Open(refusing{t}, cfg); !errors.Is(err, ErrInvalidConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	e, err := Open(refusing{t}, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, err := e.Campaign(t.Context(), ""); !errors.Is(err, ErrInvalidConfig) || strings.Count(err.Error(), "ottla: ") != 1 {
+		t.Errorf("no role: %v", err)
 	}
 	// Addresses are the client's.
 	for _, bootstrap := range [][]string{nil, {""}, {"no port"}} {

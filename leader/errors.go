@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -60,7 +61,7 @@ func (e *Error) Error() string {
 		s += e.Kind.Error()
 	}
 	if e.Err != nil {
-		s += ": " + e.Err.Error()
+		s += ": " + strings.TrimPrefix(e.Err.Error(), "ottla: ")
 	}
 	return s
 }

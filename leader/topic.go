@@ -195,8 +195,8 @@ func (t *topic) create(ctx context.Context) error {
 	case kerr.TopicAuthorizationFailed.Code, kerr.ClusterAuthorizationFailed.Code:
 		return failed(ErrAdmin, "", "", unauthorized(code, "create", "CREATE on topic "+Topic+" or on the cluster"))
 	case kerr.InvalidReplicationFactor.Code:
-		return failed(ErrAdmin, "", "create "+Topic, fmt.Errorf("%w; with fewer than %d brokers set Config.Replication, or make the topic beforehand: `ottla topics create %s -p %d -r 1 -c cleanup.policy=compact`",
-			kafka.CodeError(code, r.Topics[0].ErrorMessage), t.cfg.Replication, Topic, t.cfg.Partitions))
+		return failed(ErrAdmin, "", "create "+Topic, fmt.Errorf("%w; with fewer than %d brokers ask for fewer replicas (Config.Replication, `ottla lead --replicas`)",
+			kafka.CodeError(code, r.Topics[0].ErrorMessage), t.cfg.Replication))
 	default:
 		return failed(ErrAdmin, "", "create "+Topic, kafka.CodeError(code, r.Topics[0].ErrorMessage))
 	}

@@ -116,7 +116,7 @@ func TestS4TheTopicIsMadeOnFirstUseAndOneThatIsThereIsTaken(t *testing.T) {
 			t.Error("CreateTopics was sent by who only looks on")
 		}
 		refused := k.Fail(19, kerr.InvalidReplicationFactor.Code, 1, 0)
-		if _, err := e.Campaign(within(t, time.Minute), "r"); !errors.Is(err, ErrAdmin) || errors.Is(err, ErrAcquireTimeout) || refused.Hits() != 1 || !strings.Contains(err.Error(), "set Config.Replication") {
+		if _, err := e.Campaign(within(t, time.Minute), "r"); !errors.Is(err, ErrAdmin) || errors.Is(err, ErrAcquireTimeout) || refused.Hits() != 1 || !strings.Contains(err.Error(), "Config.Replication, `ottla lead --replicas`") {
 			t.Errorf("three replicas on one broker: %v after %d requests", err, refused.Hits())
 		}
 		one := k.open(Config{Replication: 1})

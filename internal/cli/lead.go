@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -53,6 +54,7 @@ func leadCommand(a *app) *cobra.Command {
 	f.DurationVar(&o.grace, "grace", 0, "from SIGTERM to SIGKILL; at most the stop margin, which is the default")
 	f.DurationVar(&o.wait, "wait", 0, "give up if the role is not won within this time, with status 69 (default: never)")
 	f.BoolVar(&o.once, "once", false, "end with status 75 when the leadership is lost, instead of campaigning again")
+	f.Int16Var(&o.cfg.Replication, "replicas", 0, "of the coordination topic, where this makes it (default 3)")
 	f.StringVar(&o.cfg.Member, "member", "", "`ID` of this candidate (default: a new one)")
 	f.StringVar(&o.events, "events", "", "write what happens as JSON lines to `FILE`; - is stderr")
 	return cmd
@@ -84,7 +86,7 @@ func lead(ctx context.Context, a *app, c *client, o *leadOptions, args []string)
 	cfg.OnEvent = ev.fromElector
 	e, err := leader.Open(c.Cluster, cfg)
 	if err != nil {
-		return usagef("%v", err)
+		return usagef("%s", strings.TrimPrefix(err.Error(), "ottla: "))
 	}
 	defer e.Close()
 	r := &leadRunner{a: a, o: o, e: e, ev: ev, role: args[0], argv: args[1:], signals: make(chan os.Signal, 4)}

@@ -76,9 +76,19 @@ func TestLeadRefusesWhatCannotBe(t *testing.T) {
 		if len(args) > 3 {
 			b = leadCluster(t)
 		}
-		if res := ottla(t, append([]string{"-b", b}, args...)...); res.status != statusUsage {
+		if res := ottla(t, append([]string{"-b", b}, args...)...); res.status != statusUsage || strings.Count(res.stderr, "ottla: ") != 1 {
 			t.Errorf("%q: status %d\n%s", args, res.status, res.stderr)
 		}
+	}
+}
+
+func TestLeadOnOneBrokerNeedsFewerReplicas(t *testing.T) {
+	b := strings.Join(ottlatest.New(t, ottlatest.Config{Brokers: 1}).Bootstrap(), ",")
+	if res := ottla(t, "-b", b, "lead", "r", "--", "echo", "led"); res.status != 1 || res.stdout != "" || !strings.Contains(res.stderr, "`ottla lead --replicas`") {
+		t.Errorf("status %d\n%s", res.status, res.stderr)
+	}
+	if res := ottla(t, "-b", b, "lead", "r", "--replicas", "1", "--", "echo", "led"); res.status != 0 || res.stdout != "led\n" {
+		t.Errorf("status %d\n%s", res.status, res.stderr)
 	}
 }
 
