@@ -4,8 +4,12 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/kafka"
@@ -85,4 +89,69 @@ func fetched(c *cluster.Cluster) (sum cluster.Connection) {
 		}
 	}
 	return sum
+}
+
+// A replica that lacks what was acknowledged and read is made leader (an unclean
+// election): what is lost is told before anything behind it is read. Mutation: a
+// position that is not validated at a new epoch; it is then inside the new log,
+// and the records between are left out in silence.
+func TestF36OnKafkaAnUncleanElectionIsDataLossAndNoGap(t *testing.T) {
+	const topic = "unclean"
+	ctx, c := onKafka(t, topic+"-ready", 1)
+	cl := realPeer(t)
+	produce := func(lo, hi int) {
+		t.Helper()
+		for _, v := range numbers(lo, hi) {
+			if err := cl.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte(v)}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	leads, lacks := 1, 2
+	create := kmsg.NewPtrCreateTopicsRequest()
+	ct := kmsg.NewCreateTopicsRequestTopic()
+	ct.Topic, ct.NumPartitions, ct.ReplicationFactor = topic, -1, -1
+	ct.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Replicas: []int32{int32(leads), int32(lacks)}}}
+	for name, value := range map[string]string{"min.insync.replicas": "1", "unclean.leader.election.enable": "false"} {
+		ct.Configs = append(ct.Configs, kmsg.CreateTopicsRequestTopicConfig{Name: name, Value: &value})
+	}
+	create.Topics = append(create.Topics, ct)
+	resp, err := c.Request(ctx, create)
+	do(err)
+	do(kafka.CodeError(resp.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode, nil))
+
+	produce(0, 10)
+	r := newReader(t, realConsumer(t, c, Config{}, map[kafka.TopicPartition]Start{tp(topic, 0): Earliest()}))
+	r.until(ctx, 10)
+	do(broker.Kill(lacks))
+	produce(10, 20)
+	r.until(ctx, 20)
+	do(broker.Kill(leads))
+	do(broker.Restart(lacks))
+	elect := kmsg.NewPtrElectLeadersRequest()
+	elect.ElectionType, elect.TimeoutMillis = 1, 30_000 // unclean
+	elect.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: topic, Partitions: []int32{0}}}
+	wait(ctx, t, "unclean election", func() bool {
+		resp, err := c.Request(ctx, elect)
+		return err == nil && len(resp.(*kmsg.ElectLeadersResponse).Topics) == 1 &&
+			resp.(*kmsg.ElectLeadersResponse).Topics[0].Partitions[0].ErrorCode == 0
+	})
+	produce(100, 115) // the log is longer than what was read
+	r.want(tp(topic, 0), numbers(0, 20)...)
+	again := newReader(t, r.c)
+	again.poll(ctx)
+	var lost *kafka.DataLossError
+	if !errors.As(errors.Join(again.errs...), &lost) || lost.Position != 20 || lost.Remaining != 10 {
+		t.Fatalf("%v, want a loss of what was read from 10 to 20", again.errs)
+	}
+	again.errs = nil
+	again.until(ctx, 15)
+	again.want(tp(topic, 0), numbers(100, 115)...)
+	do(broker.Restart(leads))
 }
