@@ -71,7 +71,7 @@ func (d *leaderDemo) run(ctx context.Context, cfg cluster.Config) error {
 			return err
 		}
 		defer c.Close()
-		e, err := leader.Open(c, leader.Config{Member: name, Lease: 3 * time.Second})
+		e, err := leader.Open(c, leader.Config{Member: name, Lease: 10 * time.Second})
 		if err != nil {
 			return err
 		}
