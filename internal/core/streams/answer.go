@@ -80,9 +80,6 @@ func (m reader) onSuccess(now time.Time, s *sent, resp *kmsg.StreamsGroupHeartbe
 		m.push.wanted = true
 	}
 	m.describe.onSuccess(now, a.has, m.rng)
-	if a.has && m.snap.HasTarget && (Tasks(a.lists)).Equal(m.snap.Target) {
-		m.book.confirm(s)
-	}
 	m.apply(now, a, resp)
 	if !m.state.InGroup() {
 		return

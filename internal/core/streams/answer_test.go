@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,38 +47,6 @@ func TestM33WhatAJoinIsAnswered(t *testing.T) {
 		want(t, r.m.id.epoch, int32(2))
 		want(t, r.await().MemberID, "m1")
 		want(t, len(r.logs), count(r.logs, "DEBUG"))
-	})
-}
-
-// A task that was given with an answer that was lost, and taken back with the
-// next: the lists that come are those that this member has, and the broker waits
-// to hear that it does not hold the task. Mutation: no confirm, and the task has
-// no owner until the rebalance timeout.
-func TestM70ATaskGivenAndTakenBackUnseenIsConfirmed(t *testing.T) {
-	r := newRig(t, nil).stable(2, "0_0")
-	want(t, r.await().ActiveTasks == nil, true)
-	r.lists(2, "0_0")
-	at, snaps := r.now, len(r.snaps)
-	q := r.await()
-	want(t, r.now, at)
-	want(t, slices.Equal(readTasks(q.ActiveTasks), tasksOf(t, "0_0").Active), true)
-	r.lists(3, "0_0") // to lists, and again: that is no reason to hurry
-	want(t, slices.Equal(readTasks(r.await().ActiveTasks), tasksOf(t, "0_0").Active), true)
-	want(t, r.now.Sub(at), 5*time.Second)
-	r.ok(3)
-	want(t, r.await().ActiveTasks == nil, true)
-	for _, s := range r.snaps[snaps:] {
-		want(t, s.Target.Equal(tasksOf(t, "0_0")), true)
-	}
-	t.Run("while the owner has not taken over", func(t *testing.T) {
-		r := newRig(t, nil)
-		r.lists(2, "0_0")
-		r.await()
-		r.lists(2, "0_0")
-		at := r.now
-		r.ack()
-		want(t, slices.Equal(readTasks(r.await().ActiveTasks), tasksOf(t, "0_0").Active), true)
-		want(t, r.now, at)
 	})
 }
 

@@ -87,15 +87,6 @@ func (b *book) onSent(s *sent) {
 	}
 }
 
-// confirm is an answer with lists that are no news: what came between was lost
-// with an answer, such as a task that was given and taken back since. The broker
-// waits to be told that this member does not hold it, at once unless that was in
-// the very heartbeat.
-func (b *book) confirm(s *sent) {
-	b.gen++
-	b.due = b.due || !b.pending && !s.lists
-}
-
 // forget is a failure: the broker may have nothing of what was sent.
 func (b *book) forget() { b.gen++ }
 
