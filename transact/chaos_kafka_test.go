@@ -52,13 +52,14 @@ func protocols() []kafka.GroupKind {
 // Taken that is lost without a stop of its reading.
 func TestG23_G37_G40_G41_G42_G43OnKafkaChaos(t *testing.T) {
 	length, long := chaosLength(t)
+	length /= time.Duration(len(protocols()))
 	for _, protocol := range protocols() {
 		t.Run(protocol.String(), func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), length/2+5*time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), length+5*time.Minute)
 			defer cancel()
 			c := newChaos(ctx, t, protocol)
 			if long {
-				c.forAWhile(ctx, length/time.Duration(len(protocols())))
+				c.forAWhile(ctx, length)
 			} else {
 				c.onceEach(ctx)
 			}

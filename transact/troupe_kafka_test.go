@@ -192,7 +192,10 @@ func (g *troupe) ended(ctx context.Context) {
 		case <-a.p.Done():
 		case <-ctx.Done():
 			a.p.Kill()
-			g.t.Errorf("%s does not end: %v\n%s", a.name, a.reports[max(0, len(a.reports)-3):], tail(a.log.String()))
+			a.mu.Lock()
+			last := a.reports[max(0, len(a.reports)-3):]
+			a.mu.Unlock()
+			g.t.Errorf("%s does not end: %v\n%s", a.name, last, tail(a.log.String()))
 			continue
 		}
 		if err := a.p.Err(); err != nil && a.killed == 0 && !a.java {
