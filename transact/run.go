@@ -131,10 +131,7 @@ func reason(err error) error {
 
 // round is one transaction, after the wait for records.
 func (r *Runner) round(ctx context.Context) error {
-	batches, err := r.in.Poll(ctx)
-	if err != nil {
-		r.cfg.Logger.Warn("a poll brought an error", "err", err)
-	}
+	batches, err := r.poll(ctx)
 	if len(batches) == 0 {
 		return err
 	}
@@ -170,6 +167,15 @@ func (r *Runner) round(ctx context.Context) error {
 	return errors.Join(err, r.rewind(work))
 }
 
+// poll tells of errors, beside which there may be batches.
+func (r *Runner) poll(ctx context.Context) ([]consumer.Batch, error) {
+	batches, err := r.in.Poll(ctx)
+	if err != nil && ctx.Err() == nil {
+		r.cfg.Logger.Warn("a poll brought an error", "err", err)
+	}
+	return batches, err
+}
+
 // bundle is what one transaction takes in.
 type bundle struct {
 	at      map[kafka.TopicPartition]kafka.Commit   // positions behind it
@@ -203,7 +209,7 @@ func (r *Runner) collect(ctx context.Context, tx *producer.Tx, batches []consume
 			return nil
 		}
 		short, cancel := context.WithTimeout(ctx, min(left, 20*time.Millisecond))
-		batches, _ = r.in.Poll(short)
+		batches, _ = r.poll(short)
 		cancel()
 	}
 }

@@ -1,10 +1,13 @@
 package transact
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,10 +109,12 @@ func verify(ctx context.Context, t *testing.T, c *cluster.Cluster, topic string,
 	seen := map[string]int{}
 	for r, err := range in.Records(ctx) {
 		if err != nil {
-			t.Fatalf("%d of %d: %v", len(seen), n, err)
+			t.Errorf("%d of %d: %v", len(seen), n, err)
+			return // and no further: what runs is to be stopped
 		}
 		if seen[string(r.Value)]++; seen[string(r.Value)] > 1 {
-			t.Fatalf("%s is in the output twice", r.Value)
+			t.Errorf("%s is in the output twice", r.Value)
+			return
 		}
 		if len(seen) == n {
 			break
@@ -246,6 +251,35 @@ func TestG42PositionsGoBackToWhatIsCommittedAfterAnAbort(t *testing.T) {
 			t.Errorf("stats %+v", st)
 		}
 		s.stop(t)
+	})
+}
+
+// What goes wrong with reading while a transaction collects is told like the rest.
+// Mutation: an error of that poll that is dropped.
+func TestG42AnErrorOfReadingInsideATransactionIsTold(t *testing.T) {
+	inWorld(t, func(ctx context.Context, w *world) {
+		feed(ctx, t, w.c, "in", 0, 4)
+		var told bytes.Buffer // written by the runner's goroutine, read after its end
+		cfg := configured("g", "tx", "in", kafka.ClassicGroup)
+		cfg.Interval, cfg.Logger = 10*time.Second, slog.New(slog.NewTextHandler(&told, nil))
+		begun := make(chan struct{}, 4)
+		cp := copying("out")
+		s := start(ctx, t, w.connect(ctx), cfg, func(ctx context.Context, b consumer.Batch, tx *producer.Tx) error {
+			begun <- struct{}{}
+			return cp(ctx, b, tx)
+		})
+		<-begun
+		w.k.Fail(1, 29, 1, 0) // Fetch: TOPIC_AUTHORIZATION_FAILED
+		time.Sleep(5 * time.Second)
+		if c := s.r.Stats().Committed; c != 0 {
+			t.Errorf("%d transactions are over: the error did not come inside of one", c)
+		}
+		time.Sleep(20 * time.Second)
+		s.stop(t)
+		if !strings.Contains(told.String(), "TOPIC_AUTHORIZATION_FAILED") {
+			t.Errorf("the log: %s", &told)
+		}
+		verify(ctx, t, w.c, "out", 4)
 	})
 }
 
