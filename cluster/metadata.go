@@ -51,14 +51,7 @@ func tooLong(n int) error {
 }
 
 func (s *state) wantRefresh(w *refreshWait, n meta.Need) {
-	shares := !n.Force
-	for _, t := range w.topics {
-		shares = shares && s.topics.InFlight(t)
-	}
-	if len(w.topics) == 0 {
-		shares = s.topics.InFlight("")
-	}
-	if !shares {
+	if n.Force {
 		w.after = s.flights
 	}
 	for _, t := range w.topics {

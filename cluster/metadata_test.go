@@ -280,6 +280,59 @@ func TestC72C73TheControllerIsLookedUpOnceAndForgottenOnlyIfItIsStillTheOne(t *t
 	})
 }
 
+// Mutation: an answer under way that does not count for the topics it has, or a
+// topic that is asked for by nobody because it is under way.
+func TestC68ARequestOverTopicsOfWhichOneIsBeingAskedForWaitsForTheOthers(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, r *rig) {
+		r.topic("a", 1)
+		r.topic("b", 1)
+		r.answerOffsets()
+		c := r.connect()
+		r.sim.Broker(1).Handle(3, func(q *sim.Request) sim.Answer {
+			return sim.Answer{Response: r.sim.Metadata(q), Delay: 50 * time.Millisecond}
+		})
+		go func() { _, _ = c.Request(t.Context(), listOffsets(tp("a", 0))) }()
+		time.Sleep(20 * time.Millisecond)
+		began := time.Now()
+		_, err := c.Request(r.within(time.Hour), listOffsets(tp("a", 0), tp("b", 0)))
+		if took := time.Since(began); took > time.Second || err != nil {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
+// Mutation: a ForgetTopic that drops what others of the client wait for.
+func TestC70ATopicThatSomebodyWaitsForIsAskedForAlthoughAnotherForgetsIt(t *testing.T) {
+	t.Run("in creation", func(t *testing.T) {
+		inBubble(t, 1, func(t *testing.T, r *rig) {
+			c := r.connect()
+			time.AfterFunc(1500*time.Millisecond, func() { c.ForgetTopic("b") })
+			time.AfterFunc(2*time.Second, func() { r.topic("b", 1) })
+			began := time.Now()
+			if _, err := c.Topic(r.within(time.Hour), "b"); err != nil || time.Since(began) > 5*time.Second {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+		})
+	})
+	t.Run("behind another refresh", func(t *testing.T) {
+		inBubble(t, 1, func(t *testing.T, r *rig) {
+			r.topic("a", 1)
+			r.topic("b", 1)
+			c := r.connect()
+			r.sim.Broker(1).Handle(3, func(q *sim.Request) sim.Answer {
+				return sim.Answer{Response: r.sim.Metadata(q), Delay: 50 * time.Millisecond}
+			})
+			go func() { _, _ = c.Topic(t.Context(), "a") }()
+			time.AfterFunc(20*time.Millisecond, func() { c.ForgetTopic("b") })
+			time.Sleep(10 * time.Millisecond)
+			began := time.Now()
+			if _, err := c.Topic(r.within(time.Hour), "b"); err != nil || time.Since(began) > time.Second {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+		})
+	})
+}
+
 func TestC70AForgottenTopicIsAskedForAgain(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, r *rig) {
 		r.topic("t", 1)
@@ -360,4 +413,36 @@ func TestK13AStormIsOneRequestEach100MsWithGrowingGaps(t *testing.T) {
 			t.Errorf("the last gap is %v: no growing backoff", last)
 		}
 	})
+}
+
+// Mutation: a list that is taken from whatever came.
+func TestK15_B047AnAnswerThatSaysNothingIsNoListOfTopics(t *testing.T) {
+	for name, spoil := range map[string]func(*kmsg.MetadataResponse){
+		"a code":          func(m *kmsg.MetadataResponse) { m.ErrorCode, m.Topics = kerr.RebootstrapRequired.Code, nil },
+		"no brokers":      func(m *kmsg.MetadataResponse) { m.Brokers, m.Topics = nil, nil },
+		"another cluster": func(m *kmsg.MetadataResponse) { m.ClusterID, m.Topics = kmsg.StringPtr("other"), nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, r *rig) {
+				r.topic("a", 1)
+				c := r.connect()
+				lies := 1
+				r.sim.Broker(1).Handle(3, func(q *sim.Request) sim.Answer {
+					resp := r.sim.Metadata(q)
+					if q.Req.(*kmsg.MetadataRequest).Topics == nil && lies > 0 {
+						lies--
+						spoil(resp)
+					}
+					return sim.Reply(resp)
+				})
+				if names, err := c.TopicNames(r.within(time.Minute)); err == nil {
+					t.Errorf("topics %q", names)
+				}
+				names, err := c.TopicNames(r.within(time.Minute))
+				if err != nil || !slices.Equal(names, []string{"a"}) {
+					t.Errorf("the next answer: %q, %v", names, err)
+				}
+			})
+		})
+	}
 }

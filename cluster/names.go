@@ -52,8 +52,12 @@ func (c *Cluster) TopicNames(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	mr := resp.(*kmsg.MetadataResponse)
+	if err := c.judged(ctx, mr); err != nil {
+		return nil, opError("Metadata", kafka.NoNode, err)
+	}
 	names := []string{}
-	for _, t := range resp.(*kmsg.MetadataResponse).Topics {
+	for _, t := range mr.Topics {
 		if t.Topic != nil && !t.IsInternal && t.ErrorCode != kerr.UnknownTopicOrPartition.Code {
 			names = append(names, *t.Topic)
 		}
@@ -61,6 +65,16 @@ func (c *Cluster) TopicNames(ctx context.Context) ([]string, error) {
 	slices.Sort(names)
 	c.listing.set(slices.Clone(names))
 	return names, nil
+}
+
+// judged is why an answer says nothing about this cluster: its code, no brokers
+// in it, or that it is of another cluster.
+func (c *client) judged(ctx context.Context, resp *kmsg.MetadataResponse) error {
+	a := newAnswer()
+	if !c.inbox.post(func(s *state) { _, err := s.topics.Judge(resp); a.give(err) }) {
+		return ErrClosed
+	}
+	return c.wait(ctx, a, nil)
 }
 
 // TopicName is the name of a topic id: from the map, else by one request for
@@ -85,10 +99,19 @@ func (c *Cluster) TopicName(ctx context.Context, id kafka.TopicID) (string, erro
 	if err != nil {
 		return "", err
 	}
-	for _, t := range resp.(*kmsg.MetadataResponse).Topics {
-		if t.TopicID == id && t.ErrorCode == 0 && t.Topic != nil {
+	mr := resp.(*kmsg.MetadataResponse)
+	if err := c.judged(ctx, mr); err != nil {
+		return "", opError("Metadata", kafka.NoNode, err)
+	}
+	code := kerr.UnknownTopicID.Code
+	for _, t := range mr.Topics {
+		switch {
+		case t.TopicID != id:
+		case t.ErrorCode != 0: // such as a right that is missing
+			code = t.ErrorCode
+		case t.Topic != nil:
 			return *t.Topic, nil
 		}
 	}
-	return "", &kafka.OpError{Op: "metadata", Broker: kafka.NoNode, Partition: -1, Err: kafka.CodeError(kerr.UnknownTopicID.Code, nil)}
+	return "", &kafka.OpError{Op: "metadata", Broker: kafka.NoNode, Partition: -1, Err: kafka.CodeError(code, nil)}
 }

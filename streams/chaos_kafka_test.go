@@ -44,6 +44,7 @@ type chaos struct {
 	pipe      *os.File // its end for the processes
 	processes []*chaosProcess
 	named     int
+	first     string // how the first member of a process joins
 
 	mu      sync.Mutex
 	claims  *claims                  // guarded by mu
@@ -67,7 +68,7 @@ type chaosProcess struct {
 // members at once, where a killed or paused one holds until its session ends; each
 // time it gets quiet every task ends owned, and describe says what members believe.
 func TestKafkaChaosMembersComeAndGo(t *testing.T) {
-	minorOf(t)
+	minor := minorOf(t)
 	length := time.Duration(0)
 	if s := os.Getenv(chaosEnv); s != "" {
 		var err error
@@ -75,7 +76,7 @@ func TestKafkaChaosMembersComeAndGo(t *testing.T) {
 			t.Fatalf("%s: %v", chaosEnv, err)
 		}
 	}
-	x := newChaos(t, length)
+	x := newChaos(t, length, minor)
 	x.settle()
 	began := time.Now()
 	rounds := 1
@@ -93,7 +94,7 @@ func TestKafkaChaosMembersComeAndGo(t *testing.T) {
 	}
 }
 
-func newChaos(t *testing.T, length time.Duration) *chaos {
+func newChaos(t *testing.T, length time.Duration, minor int) *chaos {
 	k := realkafka.Start(t, realkafka.Options{Brokers: 3, Props: map[string]string{
 		"group.streams.session.timeout.ms": fmt.Sprint(chaosSession.Milliseconds()), "group.streams.heartbeat.interval.ms": "300",
 		"group.streams.initial.rebalance.delay.ms": "0", "group.streams.assignment.interval.ms": "0",
@@ -115,7 +116,10 @@ func newChaos(t *testing.T, length time.Duration) *chaos {
 	t.Logf("seed %d", seed)
 	x := &chaos{
 		t: t, ctx: ctx, k: k, c: c, rng: rand.New(rand.NewPCG(seed, 0)), pipe: out,
-		claims: newClaims(chaosSession), joined: map[string]bool{}, leaving: map[string]*chaosProcess{},
+		first: "static", claims: newClaims(chaosSession), joined: map[string]bool{}, leaving: map[string]*chaosProcess{},
+	}
+	if minor < 4 {
+		x.first = "join" // no static members yet
 	}
 	var reader sync.WaitGroup
 	reader.Go(func() { x.read(in) })
@@ -157,7 +161,8 @@ func (x *chaos) read(in io.Reader) {
 	}
 }
 
-// start starts a process with its members, the first of which is static.
+// start starts a process with its members, the first of which is static where
+// brokers have that.
 func (x *chaos) start(p *chaosProcess) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), workerEnv+"="+p.id+" "+x.k.Bootstrap())
@@ -169,7 +174,7 @@ func (x *chaos) start(p *chaosProcess) {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	x.add(p, "static")
+	x.add(p, x.first)
 	for len(p.members) < chaosMembers {
 		x.add(p, "join")
 	}

@@ -109,7 +109,7 @@ func ignoredProperties() []clientProperty {
 			"compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
 		},
 		"the wait between connects to one address ends at 1 s": {"reconnect.backoff.max.ms"},
-		"`ottla consume` reads without a group": {
+		"`ottla consume -g GROUP` has flags for a group": {
 			"group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "enable.auto.commit",
 			"auto.commit.interval.ms", "session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy",
 		},

@@ -134,7 +134,8 @@ func (m *Map) topic(name string) *topicState {
 	return t
 }
 
-// ForgetTopic drops everything that is known of a topic.
+// ForgetTopic drops everything that is known of a topic. A refresh of it that
+// somebody waits for still goes out, at its pace.
 func (m *Map) ForgetTopic(name string) {
 	t := m.topics[name]
 	if t == nil {
@@ -144,6 +145,9 @@ func (m *Map) ForgetTopic(name string) {
 		delete(m.names, t.topic.ID)
 	}
 	delete(m.topics, name)
+	if t.want != nil && t.want.user {
+		m.topics[name] = &topicState{want: t.want, last: t.last, delay: t.delay}
+	}
 	m.snap = nil
 }
 
