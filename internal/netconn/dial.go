@@ -94,14 +94,7 @@ func (d dialer) pace(ctx context.Context) error {
 	if wait <= 0 {
 		return nil
 	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return task.Sleep(ctx, wait)
 }
 
 // open makes one dial round: as many sockets as the ApiVersions and SASL
