@@ -48,16 +48,12 @@ func (c *Cluster) TopicNames(ctx context.Context) ([]string, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = nil // all
 	req.AllowAutoTopicCreation = false
-	resp, err := c.attempts(ctx, req).toAny()
+	resp, err := c.anyMetadata(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	mr := resp.(*kmsg.MetadataResponse)
-	if err := c.judged(ctx, mr); err != nil {
-		return nil, opError("Metadata", kafka.NoNode, err)
-	}
 	names := []string{}
-	for _, t := range mr.Topics {
+	for _, t := range resp.Topics {
 		if t.Topic != nil && !t.IsInternal && t.ErrorCode != kerr.UnknownTopicOrPartition.Code {
 			names = append(names, *t.Topic)
 		}
@@ -67,14 +63,23 @@ func (c *Cluster) TopicNames(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// judged is why an answer says nothing about this cluster: its code, no brokers
-// in it, or that it is of another cluster.
-func (c *client) judged(ctx context.Context, resp *kmsg.MetadataResponse) error {
+// anyMetadata asks any broker beside the map. An answer that says nothing about
+// this cluster is an error: one with a code, without brokers, or of another
+// cluster.
+func (c *client) anyMetadata(ctx context.Context, req *kmsg.MetadataRequest) (*kmsg.MetadataResponse, error) {
+	got, err := c.attempts(ctx, req).toAny()
+	if err != nil {
+		return nil, err
+	}
+	resp := got.(*kmsg.MetadataResponse)
 	a := newAnswer()
 	if !c.inbox.post(func(s *state) { _, err := s.topics.Judge(resp); a.give(err) }) {
-		return ErrClosed
+		return nil, opError("Metadata", kafka.NoNode, ErrClosed)
 	}
-	return c.wait(ctx, a, nil)
+	if err := c.wait(ctx, a, nil); err != nil {
+		return nil, opError("Metadata", kafka.NoNode, err)
+	}
+	return resp, nil
 }
 
 // TopicName is the name of a topic id: from the map, else by one request for
@@ -95,16 +100,12 @@ func (c *Cluster) TopicName(ctx context.Context, id kafka.TopicID) (string, erro
 	t.TopicID = id
 	req.Topics = []kmsg.MetadataRequestTopic{t}
 	req.AllowAutoTopicCreation = false
-	resp, err := c.attempts(ctx, req).toAny()
+	resp, err := c.anyMetadata(ctx, req)
 	if err != nil {
 		return "", err
 	}
-	mr := resp.(*kmsg.MetadataResponse)
-	if err := c.judged(ctx, mr); err != nil {
-		return "", opError("Metadata", kafka.NoNode, err)
-	}
 	code := kerr.UnknownTopicID.Code
-	for _, t := range mr.Topics {
+	for _, t := range resp.Topics {
 		switch {
 		case t.TopicID != id:
 		case t.ErrorCode != 0: // such as a right that is missing
