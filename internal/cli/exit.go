@@ -38,6 +38,9 @@ func (e *usageError) Error() string { return e.text }
 // usagef makes a usage error.
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
+// asUsage is the usage error for a configuration that a library refused.
+func asUsage(err error) error { return usagef("%s", strings.TrimPrefix(err.Error(), "ottla: ")) }
+
 // outcomeError is the end of a command that changes the cluster. Its outcome
 // is unknown if the change may have happened all the same.
 type outcomeError struct {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -86,7 +85,7 @@ func lead(ctx context.Context, a *app, c *client, o *leadOptions, args []string)
 	cfg.OnEvent = ev.fromElector
 	e, err := leader.Open(c.Cluster, cfg)
 	if err != nil {
-		return usagef("%s", strings.TrimPrefix(err.Error(), "ottla: "))
+		return asUsage(err)
 	}
 	defer e.Close()
 	r := &leadRunner{a: a, o: o, e: e, ev: ev, role: args[0], argv: args[1:], signals: make(chan os.Signal, 4)}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -98,7 +97,7 @@ func describe(ctx context.Context, a *app, e *leader.Elector, role string) (desc
 		return describedRole{Role: role, Verdict: "vacant", Roster: []describedStand{}}, nil
 	}
 	if errors.Is(err, leader.ErrInvalidConfig) {
-		return describedRole{}, usagef("%s", strings.TrimPrefix(err.Error(), "ottla: "))
+		return describedRole{}, asUsage(err)
 	}
 	return described(s), err
 }

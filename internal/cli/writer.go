@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -96,7 +95,7 @@ func newWriter(a *app, c *client, f *produceFlags, s *shape, partitions int32) (
 		return producer.New(c.Cluster, own)
 	}
 	if _, err := w.producerFor(&s.base); err != nil {
-		return nil, usagef("%s", strings.TrimPrefix(err.Error(), "ottla: "))
+		return nil, asUsage(err)
 	}
 	w.tasks.Go(func(context.Context) error { return w.collect() })
 	return w, nil
