@@ -45,14 +45,24 @@ func bindLoopback(fd int) error {
 	return os.NewSyscallError("bind", syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 }
 
+// longestCommand is more than the command line of a broker takes.
+const longestCommand = 256 << 10
+
 // commandLine returns the arguments of a process; none for a process that does
-// not exist or has ended.
+// not exist or has ended. It reads them in one call: read in parts, those of a
+// process that ends meanwhile are cut short and look like another program's.
 func commandLine(pid string) []string {
-	text, err := os.ReadFile("/proc/" + pid + "/cmdline")
-	if err != nil || len(text) == 0 {
+	f, err := os.Open("/proc/" + pid + "/cmdline")
+	if err != nil {
 		return nil
 	}
-	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+	defer func() { _ = f.Close() }()
+	text := make([]byte, longestCommand)
+	n, err := f.Read(text)
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(text[:n]), "\x00"), "\x00")
 }
 
 // processState is the letter that the system gives a process: T for one that

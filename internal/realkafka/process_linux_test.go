@@ -298,3 +298,26 @@ func TestChildDiesWithItsParent(t *testing.T) {
 		return nil
 	}))
 }
+
+// A broker's command line is long. One that could be read in part while the
+// process ends would be taken for another program's, and the broker for gone
+// although it still listens.
+func TestACommandLineIsReadWholeOrNotAtAll(t *testing.T) {
+	long := strings.Repeat("x", 12<<10)
+	for range 50 {
+		cmd := exec.Command("sh", "-c", "read line", long, "end")
+		stdin, err := cmd.StdinPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		pid := strconv.Itoa(cmd.Process.Pid)
+		seen := 0
+		must(t, stdin.Close())
+		for args := commandLine(pid); len(args) > 0; args = commandLine(pid) {
+			seen++
+			if args[len(args)-1] != "end" {
+				t.Fatalf("look %d shows %d arguments, the last of %d bytes", seen, len(args), len(args[len(args)-1]))
+			}
+		}
+		_ = cmd.Wait()
+	}
+}
