@@ -8,6 +8,7 @@ import (
 
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/consumer"
+	"github.com/ottla/ottla/internal/core/retry"
 	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/producer"
@@ -73,11 +74,14 @@ func (r *Runner) Close() error {
 	return errors.Join(r.in.Close(), r.out.Close())
 }
 
-// mostFailures is how many transactions in a row may fail before Run gives up.
+// mostFailures is how many transactions in a row may fail by what time does not
+// heal before Run gives up.
 const mostFailures = 20
 
 // Run works until ctx ends, the handler fails, this runner is fenced by the next
-// one with its transactional id, or its membership is over. The transaction that
+// one with its transactional id, its membership is over, or twenty transactions in
+// a row fail by what time does not heal, such as a right that is missing. Brokers
+// that are away and rebalances are waited out, however long. The transaction that
 // is open when ctx ends is committed; then the member leaves. If ctx ended the
 // error is nil.
 //
@@ -87,19 +91,26 @@ const mostFailures = 20
 // readers of committed records see its results once.
 func (r *Runner) Run(ctx context.Context) error {
 	defer r.Close()
-	failures := 0
+	failures, tries := 0, 0
 	for ctx.Err() == nil {
-		err := r.round(ctx)
+		batches, err := r.poll(ctx)
+		if len(batches) > 0 {
+			err = r.round(ctx, batches)
+		}
 		switch {
+		case len(batches) == 0 && !r.over(err): // it was told, and reading goes on
 		case err == nil:
-			failures = 0
+			failures, tries = 0, 0
 		case ctx.Err() != nil && !errors.Is(err, errHandler{}):
 		case r.over(err), failures >= mostFailures:
 			return reason(err)
 		default:
-			failures++
+			if !passing(err) {
+				failures++
+			}
+			tries++
 			r.cfg.Logger.Warn("a transaction failed; its records are handled again", "err", err)
-			_ = task.Sleep(ctx, time.Duration(failures)*50*time.Millisecond)
+			_ = task.Sleep(ctx, retry.Reconnect().Delay(tries, nil))
 		}
 	}
 	_, _ = r.in.Poll(ctx) // which has ended: nothing that was handed out is in work any more
@@ -112,6 +123,28 @@ func (r *Runner) Run(ctx context.Context) error {
 func (r *Runner) over(err error) bool {
 	return errors.Is(err, errHandler{}) || errors.Is(err, kafka.ErrFenced) || errors.Is(err, cluster.ErrClosed) ||
 		r.in.Group().Stats().State == "failed"
+}
+
+// passing reports whether time heals what a transaction failed by: brokers that
+// cannot be reached or are not ready, and a group that rebalances, however long.
+func passing(err error) bool {
+	for _, one := range []error{errGone, consumer.ErrRevoked, kafka.ErrNotInGroup, context.DeadlineExceeded} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	var conn *kafka.ConnError
+	var dial *kafka.DialError
+	var late *kafka.TimeoutError
+	var leader *kafka.NoLeaderError
+	if errors.As(err, &conn) || errors.As(err, &dial) || errors.As(err, &late) || errors.As(err, &leader) {
+		return true
+	}
+	switch retry.Of(kafka.CodeOf(err)) {
+	case retry.Retry, retry.RefreshMetadata, retry.FindCoordinator, retry.Rejoin:
+		return true
+	}
+	return false
 }
 
 // errHandler is an error of the user's handler.
@@ -129,12 +162,8 @@ func reason(err error) error {
 	return err
 }
 
-// round is one transaction, after the wait for records.
-func (r *Runner) round(ctx context.Context) error {
-	batches, err := r.poll(ctx)
-	if len(batches) == 0 {
-		return err
-	}
+// round is one transaction, which begins with batches.
+func (r *Runner) round(ctx context.Context, batches []consumer.Batch) error {
 	select {
 	case r.turn <- struct{}{}:
 	case <-ctx.Done():
