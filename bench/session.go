@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -41,7 +40,7 @@ func newSession(ctx context.Context, o options) (s *session, err error) {
 			s.close()
 		}
 	}()
-	if err := s.buildConfluent(ctx); err != nil {
+	if s.confluent, err = load.BuildConfluent(ctx, "confluent"); err != nil {
 		s.report.note("confluent-kafka-go could not be built here: " + err.Error())
 	}
 	return s, s.start(ctx)
@@ -78,26 +77,6 @@ func (s *session) close() {
 	if s.confluent != "" {
 		_ = os.RemoveAll(filepath.Dir(s.confluent))
 	}
-}
-
-// buildConfluent builds the client that needs cgo. It is a module of its own,
-// as it brings 100 MB of libraries.
-func (s *session) buildConfluent(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "ottla-bench-")
-	if err != nil {
-		return err
-	}
-	bin := filepath.Join(dir, "confluent")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, ".")
-	cmd.Dir = "confluent"
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		_ = os.RemoveAll(dir)
-		first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-		return fmt.Errorf("%w: %s", err, first)
-	}
-	s.confluent = bin
-	return nil
 }
 
 // measure takes one cell's measurements of a round, one client after the other.

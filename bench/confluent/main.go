@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
 
@@ -14,6 +15,13 @@ import (
 )
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == "member" {
+		if err := member(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	load.Main(map[string]load.Client{"confluent": consume, "confluent produce": produce})
 }
 

@@ -16,18 +16,26 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/ottla/ottla/bench/load"
 )
 
 // setting is what a member of any client is told.
 type setting struct {
 	addr, group, topic string
-	session            time.Duration
+	session, heartbeat time.Duration
 	handle             func(partition int32, offset int64) // of each record
+
+	// A member in a process of its own calls counted with its CPU time when it
+	// has had count records, and handle never, if count is set.
+	count   int
+	counted func(cpu time.Duration)
 }
 
 // member is one member of a group at work.
@@ -42,6 +50,17 @@ var join = map[string]func(setting) (member, error){
 }
 
 var order = []string{"ottla", "ottla KIP-848", "kgo", "sarama"}
+
+// addConfluent adds the client that is a program of its own.
+func addConfluent(ctx context.Context) (remove func()) {
+	bin, err := load.BuildConfluent(ctx, "confluent")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "groups: confluent-kafka-go could not be built here:", err)
+		return func() {}
+	}
+	join["confluent"], order = joinConfluent(bin), append(order, "confluent")
+	return func() { _ = os.RemoveAll(filepath.Dir(bin)) }
+}
 
 func main() {
 	addr := flag.String("addr", "", "of a Kafka; empty = start one")
@@ -74,6 +93,7 @@ func run(ctx context.Context, addr string, rounds int) error {
 		fields := strings.Fields(string(out))
 		addr = fields[len(fields)-1]
 	}
+	defer addConfluent(ctx)()
 	fmt.Println("| what | " + strings.Join(order, " | ") + " |")
 	fmt.Println("|---|" + strings.Repeat("---|", len(order)))
 	for _, m := range measurements {
@@ -81,9 +101,14 @@ func run(ctx context.Context, addr string, rounds int) error {
 		for range rounds {
 			for _, client := range order { // in turn, so that other load meets all
 				v, err := m.measure(ctx, client, addr)
-				if err != nil {
-					return fmt.Errorf("%s of %s: %w", m.rows[0], client, err)
+				if ctx.Err() != nil {
+					return ctx.Err()
 				}
+				if err != nil {
+					fmt.Fprintf(os.Stderr, "groups: %s: %s: %v\n", client, m.rows[0], err)
+					continue
+				}
+				fmt.Fprintf(os.Stderr, "groups: %s: %s: %.4g\n", client, m.rows[0], v)
 				for i, x := range v {
 					row := m.rows[i]
 					results[row+client] = append(results[row+client], x)
@@ -93,12 +118,24 @@ func run(ctx context.Context, addr string, rounds int) error {
 		for _, row := range m.rows {
 			fmt.Print("| ", row)
 			for _, client := range order {
-				fmt.Printf(" | %.4g", median(results[row+client]))
+				fmt.Print(" | ", cell(results[row+client], rounds))
 			}
 			fmt.Println(" |")
 		}
 	}
 	return plans()
+}
+
+// cell is the median of the rounds that went well, and says how many did not.
+func cell(results []float64, rounds int) string {
+	switch failed := rounds - len(results); {
+	case failed == rounds:
+		return "failed"
+	case failed > 0:
+		return fmt.Sprintf("%.4g (%d of %d failed)", median(results), failed, rounds)
+	default:
+		return fmt.Sprintf("%.4g", median(results))
+	}
 }
 
 func median(xs []float64) float64 {
@@ -142,7 +179,7 @@ func (w *watch) handle(p int32, o int64) {
 
 // until waits until ok.
 func (w *watch) until(ctx context.Context, ok func() bool) error {
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(patience)
 	for {
 		w.mu.Lock()
 		done := ok()
@@ -154,7 +191,7 @@ func (w *watch) until(ctx context.Context, ok func() bool) error {
 		case <-w.more:
 		case <-time.After(10 * time.Millisecond):
 		case <-deadline:
-			return fmt.Errorf("nothing of the kind within two minutes; %d records so far", w.n)
+			return fmt.Errorf("nothing of the kind within %v; %d records so far", patience, w.n)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

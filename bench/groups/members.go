@@ -1,14 +1,21 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/ottla/ottla/bench/load"
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/consumer"
 	"github.com/ottla/ottla/kafka"
@@ -24,7 +31,7 @@ func ottla(s setting, protocol kafka.GroupKind) (m member, err error) {
 		return m, err
 	}
 	c, err := consumer.New(client, consumer.Config{Group: consumer.GroupConfig{
-		ID: s.group, Topics: []string{s.topic}, Protocol: protocol, SessionTimeout: s.session, CommitInterval: time.Second,
+		ID: s.group, Topics: []string{s.topic}, Protocol: protocol, SessionTimeout: s.session, HeartbeatInterval: s.heartbeat, CommitInterval: time.Second,
 	}})
 	if err != nil {
 		return m, err
@@ -58,7 +65,7 @@ func joinKgo(s setting) (member, error) {
 	cl, err := kgo.NewClient(
 		kgo.Dialer(w.dial),
 		kgo.SeedBrokers(strings.Split(s.addr, ",")...), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic),
-		kgo.SessionTimeout(s.session), kgo.AutoCommitInterval(time.Second), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.SessionTimeout(s.session), kgo.HeartbeatInterval(s.heartbeat), kgo.AutoCommitInterval(time.Second), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.BlockRebalanceOnPoll(),
 	)
 	if err != nil {
@@ -114,7 +121,7 @@ func joinSarama(s setting) (member, error) {
 	cfg.Net.Proxy.Enable, cfg.Net.Proxy.Dialer = true, w
 	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest
 	cfg.Consumer.Group.Session.Timeout = s.session
-	cfg.Consumer.Group.Heartbeat.Interval = s.session / 3
+	cfg.Consumer.Group.Heartbeat.Interval = s.heartbeat
 	cfg.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategySticky()}
 	g, err := sarama.NewConsumerGroup(strings.Split(s.addr, ","), s.group, cfg)
 	if err != nil {
@@ -138,4 +145,43 @@ func joinSarama(s setting) (member, error) {
 		w.cut()
 		go end()
 	}}, nil
+}
+
+// joinConfluent starts the program bin as a member, which a crash kills.
+func joinConfluent(bin string) func(setting) (member, error) {
+	return func(s setting) (member, error) {
+		told, err := json.Marshal(load.Member{Addr: s.addr, Group: s.group, Topic: s.topic, Session: s.session, Heartbeat: s.heartbeat, Count: s.count})
+		if err != nil {
+			return member{}, err
+		}
+		cmd := exec.Command(bin, "member", string(told))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			return member{}, err
+		}
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				partition, offset, each := strings.Cut(lines.Text(), " ")
+				first, _ := strconv.ParseInt(partition, 10, 64)
+				second, _ := strconv.ParseInt(offset, 10, 64)
+				if each {
+					s.handle(int32(first), second)
+				} else {
+					s.counted(time.Duration(first))
+				}
+			}
+		}()
+		end := func(sig os.Signal) {
+			_ = cmd.Process.Signal(sig)
+			<-read
+			_ = cmd.Wait()
+		}
+		return member{close: func() { end(syscall.SIGTERM) }, kill: func() { end(syscall.SIGKILL) }}, nil
+	}
 }
