@@ -19,30 +19,23 @@ func childAttr(detached bool) *syscall.SysProcAttr {
 
 // holdPort binds a free port of 127.0.0.1 without listening on it and keeps it
 // until release is called. The kernel gives a bound port to nobody else, and a
-// JVM, which sets SO_REUSEADDR too, can listen on it all the same.
-func holdPort() (port int, release func(), err error) {
+// JVM, which sets SO_REUSEADDR too, can listen on it all the same. It is set
+// after the bind: before, the kernel would let a second holder have the port.
+func holdPort(port int) (release func(), err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return 0, nil, os.NewSyscallError("socket", err)
+		return nil, os.NewSyscallError("socket", err)
 	}
 	release = func() { _ = syscall.Close(fd) }
-	if err := bindLoopback(fd); err != nil {
-		release()
-		return 0, nil, err
+	err = os.NewSyscallError("bind", syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}))
+	if err == nil {
+		err = os.NewSyscallError("setsockopt", syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1))
 	}
-	name, err := syscall.Getsockname(fd)
 	if err != nil {
 		release()
-		return 0, nil, os.NewSyscallError("getsockname", err)
+		return nil, err
 	}
-	return name.(*syscall.SockaddrInet4).Port, release, nil
-}
-
-func bindLoopback(fd int) error {
-	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
-		return os.NewSyscallError("setsockopt", err)
-	}
-	return os.NewSyscallError("bind", syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	return release, nil
 }
 
 // longestCommand is more than the command line of a broker takes.

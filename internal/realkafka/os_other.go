@@ -5,18 +5,18 @@ package realkafka
 import (
 	"net"
 	"os/exec"
+	"strconv"
 	"strings"
 )
 
-// holdPort finds a free port of 127.0.0.1. It cannot keep it: a broker that
-// finds it taken is started again with others.
-func holdPort() (port int, release func(), err error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+// holdPort sees whether a port of 127.0.0.1 is free. It cannot keep it: a broker
+// that finds it taken is started again with others.
+func holdPort(port int) (release func(), err error) {
+	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	port = l.Addr().(*net.TCPAddr).Port
-	return port, func() {}, l.Close()
+	return func() {}, l.Close()
 }
 
 // commandLine returns the arguments of a process, split at spaces; none for a

@@ -23,6 +23,9 @@ func TestReservedPortsAreHeld(t *testing.T) {
 		if conn, err := net.Dial("tcp4", addr); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Fatalf("dialling the reserved port gives %v, %v", conn, err)
 		}
+		if _, err := holdPort(n); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatalf("port %d is held twice: %v", n, err)
+		}
 	}
 	if err := bindPlain(numbers[0]); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("another program gets the port: %v", err)

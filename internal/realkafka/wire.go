@@ -21,7 +21,7 @@ type wire struct {
 }
 
 const (
-	wireTimeout  = 5 * time.Second
+	wireTimeout  = 30 * time.Second // of an answer: a machine under load needs seconds
 	maxWireFrame = 16 << 20
 )
 
