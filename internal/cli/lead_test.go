@@ -99,10 +99,10 @@ type holding struct {
 	child  int
 }
 
-func hold(t *testing.T, b string, args ...string) *holding {
+func hold(t *testing.T, b, lease string, args ...string) *holding {
 	t.Helper()
 	h := &holding{}
-	h.cmd = run{args: append(append([]string{"-b", b, "lead", "nightly", "--lease", "3s"}, args...), "--", "sh", "-c", "echo $$; exec sleep 600")}.command(t)
+	h.cmd = run{args: append(append([]string{"-b", b, "lead", "nightly", "--lease", lease}, args...), "--", "sh", "-c", "echo $$; exec sleep 600")}.command(t)
 	out, err := h.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -139,12 +139,12 @@ func TestLeadsCommandNeverOutlivesTheLeadership(t *testing.T) {
 		t.Skip("needs /proc to see whether a process is there")
 	}
 	b := leadCluster(t)
-	stopped := hold(t, b, "--once", "--member", "stopped")
+	stopped := hold(t, b, "3s", "--once", "--member", "stopped")
 	if err := stopped.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	gone(t, stopped.child) // although ottla does not run
-	killed := hold(t, b, "--member", "killed")
+	killed := hold(t, b, "3s", "--member", "killed")
 	if err := stopped.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestLeadsCommandNeverOutlivesTheLeadership(t *testing.T) {
 
 func TestLeadForwardsASignalAndHandsOver(t *testing.T) {
 	b := leadCluster(t)
-	h := hold(t, b)
+	h := hold(t, b, "30s")
 	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -185,13 +185,13 @@ func TestLeaderShowsWhoLeads(t *testing.T) {
 	if res := ottla(t, "-b", b, "topics", "list"); strings.Contains(res.stdout, "__coordination_state") {
 		t.Error("looking at a role makes the topic")
 	}
-	h := hold(t, b, "--member", "m1")
+	h := hold(t, b, "30s", "--member", "m1")
 	var d describedRole
 	res = ottla(t, "-b", b, "leader", "nightly", "-o", "json")
 	if err := json.Unmarshal([]byte(res.stdout), &d); err != nil || d.Leader == nil || *d.Leader != "m1" || d.Verdict != "authoritative" || *d.LeaseLeft <= 0 || len(d.Roster) != 1 {
 		t.Errorf("%s %v", res.stdout, err)
 	}
-	if res := ottla(t, "-b", b, "lead", "nightly", "--lease", "3s", "--wait", "300ms", "--", "true"); res.status != statusNotWon || !strings.Contains(res.stderr, "m1 leads in term") {
+	if res := ottla(t, "-b", b, "lead", "nightly", "--lease", "30s", "--wait", "300ms", "--", "true"); res.status != statusNotWon || !strings.Contains(res.stderr, "m1 leads in term") {
 		t.Errorf("a second one: status %d\n%s", res.status, res.stderr)
 	}
 	if res := ottla(t, "-b", b, "leader", "--list"); !strings.HasPrefix(res.stdout, "nightly\tm1\t") {

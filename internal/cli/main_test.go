@@ -75,10 +75,10 @@ func cleanEnv() []string {
 	return env
 }
 
-// command prepares the process; it is killed if it outlives the test's time.
+// command prepares the process; it is killed if it outlives what a test may take.
 func (r run) command(t *testing.T) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, builtCommand(t), r.args...)
 	cmd.Env = append(cleanEnv(), r.env...)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/ottla/ottla/ottlatest"
@@ -117,14 +116,10 @@ func TestTheDemoDrawsOneScreenOnATerminal(t *testing.T) {
 
 func TestTheDemoInAPipe(t *testing.T) {
 	t.Parallel()
-	began := time.Now()
-	res := run{args: []string{"demo"}, env: []string{"OTTLA_BOOTSTRAP=" + freePort(t)}}.do(t)
+	res := run{args: []string{"demo"}, env: []string{"OTTLA_BOOTSTRAP=" + deadAddr(t)}}.do(t)
 	res.wantDone(t)
 	if strings.Contains(res.stdout, "\x1b") || !strings.Contains(res.stdout, "connections cut\n") || !strings.Contains(res.stdout, "ok: nothing was lost") {
 		t.Errorf("%s", res.stdout)
-	}
-	if took := time.Since(began); took > 20*time.Second {
-		t.Logf("the demo took %s on this machine", took)
 	}
 }
 
