@@ -277,6 +277,46 @@ func TestG18_G37MembersComeAndGoAndNoPartitionHasTwoOwners(t *testing.T) {
 	})
 }
 
+// A partition that moves in a cooperative round is read by nobody until every
+// member has joined again, and only heartbeats tell them to. Mutation: heartbeats
+// that wait their whole interval after a round.
+func TestG18APartitionThatMovesDoesNotWaitForAHeartbeat(t *testing.T) {
+	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 12}}, func(ctx context.Context, w *world) {
+		var mu sync.Mutex
+		revoked := map[kafka.TopicPartition]time.Time{}
+		longest, moved := time.Duration(0), 0
+		for range 3 {
+			c := w.member(GroupConfig{
+				HeartbeatInterval: 10 * time.Second,
+				OnRevoked: func(_ *Consumer, tps []kafka.TopicPartition) {
+					mu.Lock()
+					defer mu.Unlock()
+					for _, id := range tps {
+						revoked[id] = time.Now()
+					}
+				},
+				OnAssigned: func(_ *Consumer, at map[kafka.TopicPartition]kafka.Commit) {
+					mu.Lock()
+					defer mu.Unlock()
+					for id := range at {
+						if since, ok := revoked[id]; ok {
+							longest = max(longest, time.Since(since))
+							moved++
+						}
+					}
+				},
+			})
+			defer drainAll(ctx, c)()
+			settle(30 * time.Second)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if moved != 10 || longest > time.Second {
+			t.Errorf("%d partitions moved, one within %v", moved, longest)
+		}
+	})
+}
+
 // Everything is read once while members restart one after the other under load.
 // Mutation: commit positions in place of finished work.
 func TestT8_G40ARollingRestartLosesAndDoublesNothing(t *testing.T) {

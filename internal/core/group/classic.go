@@ -36,6 +36,7 @@ type classic struct {
 	attempts    int
 	retryAt     time.Time
 	beatAt      time.Time
+	syncedAt    time.Time // of the last SyncGroup answer
 }
 
 func newClassic(m *Machine) *classic {
@@ -163,6 +164,20 @@ func (c *classic) join() {
 	c.m.send(&flight{kind: flightJoin}, req, c.m.cfg.Rebalance+syncGrace)
 }
 
+// firstBeat is when a member of a cooperative group asks, after a round, whether
+// the next one has begun: who gives partitions up joins again as soon as it has,
+// and until everybody knows they are read by nobody.
+const firstBeat = 100 * time.Millisecond
+
+// pace is how long to wait for the next heartbeat: after a cooperative round as
+// long as that is ago, up to the interval.
+func (c *classic) pace(now time.Time) time.Duration {
+	if !Cooperative(c.assignor) {
+		return c.m.cfg.Heartbeat
+	}
+	return min(max(now.Sub(c.syncedAt), firstBeat), c.m.cfg.Heartbeat)
+}
+
 func (c *classic) beat() {
 	req := kmsg.NewPtrHeartbeatRequest()
 	req.Group, req.Generation, req.MemberID, req.InstanceID = c.m.cfg.Group, c.generation, c.m.memberID, c.instance()
@@ -245,7 +260,7 @@ func (c *classic) lost(now time.Time, code int16) {
 }
 
 func (c *classic) onHeartbeat(now time.Time, f *flight, code int16, err error) {
-	c.beatAt = now.Add(c.m.cfg.Heartbeat)
+	c.beatAt = now.Add(c.pace(now))
 	switch {
 	case f.epoch != c.generation:
 		return
@@ -373,6 +388,8 @@ func (c *classic) onSynced(now time.Time, r *kmsg.SyncGroupResponse) {
 	c.ownedSince = c.generation
 	c.m.state = Stable
 	c.m.confirm(now)
+	c.syncedAt = now
+	c.beatAt = now.Add(c.pace(now))
 	want := c.wanted(tps)
 	var gone, added []kafka.TopicPartition
 	for _, tp := range c.m.Owned() {
