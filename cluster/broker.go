@@ -164,19 +164,13 @@ func (c *client) sendOn(ctx context.Context, b kafka.Broker, lane netconn.Kind, 
 func (c *client) sendFailed(err error) {
 	var dial *kafka.DialError
 	if errors.As(err, &dial) {
-		c.inbox.post(func(s *state) { s.topics.WantCluster() })
+		c.inbox.post((*state).wantBrokers)
 	}
 }
 
-// isConnection reports whether err is about the way to a broker, and not about
-// what it answered.
-func isConnection(err error) bool {
-	var dial *kafka.DialError
-	var lost *kafka.ConnError
-	var late *kafka.TimeoutError
-	var other *MismatchError
-	return errors.As(err, &dial) || errors.As(err, &lost) || errors.As(err, &late) || errors.As(err, &other)
-}
+// wantBrokers has the brokers and the controller looked at again; what is known
+// holds until then.
+func (s *state) wantBrokers() { s.topics.WantCluster() }
 
 func apiName(req kmsg.Request) string { return conn.APIName(req.Key()) }
 

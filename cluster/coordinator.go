@@ -192,7 +192,8 @@ func (c *client) forgetCoordinator(kind CoordinatorKind, key string, node kafka.
 // and the error is a [*kafka.VersionError]. It makes one attempt and sends
 // nothing a second time: codes in the answer are the caller's, who may call
 // [Cluster.ForgetCoordinator], and so is an answer that was lost. A coordinator
-// that cannot be reached is forgotten.
+// that cannot be reached is forgotten; one that has not answered at ctx's deadline
+// is looked up again, and kept until then. A ctx that is cancelled says nothing.
 func (c *Cluster) RequestCoordinator(ctx context.Context, group string, req kmsg.Request) (kmsg.Response, error) {
 	b, err := c.Coordinator(ctx, GroupCoordinator, group)
 	if err != nil {
@@ -206,18 +207,26 @@ func (c *Cluster) RequestCoordinator(ctx context.Context, group string, req kmsg
 	call.Min, call.Max, call.NoRedial = v, v, true
 	resp, err := c.sendOn(ctx, b, laneOf(req), call)
 	if err != nil {
-		c.coordinatorFailed(GroupCoordinator, group, b, err)
+		c.coordinatorFailed(ctx, keyOf(GroupCoordinator, group), b, err)
 		return nil, opError(apiName(req), b.ID, err)
 	}
 	return resp, nil
 }
 
-// coordinatorFailed forgets a coordinator that a request did not get through
-// to.
-func (c *client) coordinatorFailed(kind CoordinatorKind, key string, b kafka.Broker, err error) {
-	if isConnection(err) {
-		c.forgetCoordinator(kind, key, b.ID)
+// coordinatorFailed takes note of a coordinator that a request did not get
+// through to, and of one that had no answer for it in time.
+func (c *client) coordinatorFailed(ctx context.Context, k meta.CoordinatorKey, b kafka.Broker, err error) {
+	switch troubleOf(ctx, err) {
+	case cut:
+		c.forgetCoordinator(k.Kind, k.Key, b.ID)
+	case overdue:
+		c.renewCoordinator(k.Kind, k.Key, b.ID)
 	}
+}
+
+func (c *client) renewCoordinator(kind CoordinatorKind, key string, node kafka.NodeID) {
+	k := keyOf(kind, key)
+	c.inbox.post(func(s *state) { s.coords.Renew(s.now, k, node) })
 }
 
 // CoordinatorVersions is the range of versions of an API that the coordinator
@@ -234,7 +243,7 @@ func (c *Cluster) CoordinatorVersions(ctx context.Context, group string, key int
 	}
 	vs, err := peer.Versions(ctx)
 	if err != nil {
-		c.coordinatorFailed(GroupCoordinator, group, b, err)
+		c.coordinatorFailed(ctx, keyOf(GroupCoordinator, group), b, err)
 		return -1, -1, false, opError("api versions", b.ID, err)
 	}
 	r, ok := vs.Range(key)

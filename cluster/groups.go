@@ -103,12 +103,17 @@ func (r *coordinatorRouter) route(ctx context.Context, i int) (kafka.Broker, err
 	return l.broker, l.err
 }
 
-func (r *coordinatorRouter) rejected(i int, b kafka.Broker, err error) bool {
-	if !moved(err, retry.FindCoordinator) && !isConnection(err) {
+func (r *coordinatorRouter) rejected(ctx context.Context, i int, b kafka.Broker, err error) bool {
+	key := r.s.name(i)
+	switch t := troubleOf(ctx, err); {
+	case t == overdue:
+		r.c.renewCoordinator(r.kind, key, b.ID)
+		return false
+	case t != cut && !moved(err, retry.FindCoordinator):
 		return false
 	}
-	r.c.forgetCoordinator(r.kind, r.s.name(i), b.ID)
-	delete(r.found, r.s.name(i))
+	r.c.forgetCoordinator(r.kind, key, b.ID)
+	delete(r.found, key)
 	return true
 }
 

@@ -42,7 +42,7 @@ func (j *Joins) Request(ctx context.Context, group string, req kmsg.Request) (km
 	resp, err := peer.Lane(netconn.Join).Do(ctx, netconn.NewCall(ctx, req))
 	if err != nil {
 		j.c.sendFailed(err)
-		j.c.coordinatorFailed(GroupCoordinator, group, b, err)
+		j.c.coordinatorFailed(ctx, keyOf(GroupCoordinator, group), b, err)
 		return nil, opError(apiName(req), b.ID, err)
 	}
 	return resp, nil

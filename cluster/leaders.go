@@ -102,12 +102,16 @@ type hopeless struct{ kafka.NoLeaderError }
 
 func (e *hopeless) Unwrap() error { return &e.NoLeaderError }
 
-func (r *leaderRouter) rejected(i int, b kafka.Broker, err error) bool {
+func (r *leaderRouter) rejected(ctx context.Context, i int, b kafka.Broker, err error) bool {
 	tp, ok := r.tp(i)
-	if !ok {
+	t := troubleOf(ctx, err)
+	switch {
+	case !ok:
 		return false
-	}
-	if !moved(err, retry.RefreshMetadata) && !isConnection(err) {
+	case t == overdue:
+		r.c.inbox.post(func(s *state) { s.topics.DoubtLeader(tp, b.ID) })
+		return false
+	case t != cut && !moved(err, retry.RefreshMetadata):
 		return false
 	}
 	r.c.inbox.post(func(s *state) { s.topics.InvalidateLeader(tp, b.ID) })

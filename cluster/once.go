@@ -40,7 +40,7 @@ func (o once) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, err
 	call.Max, call.NoRedial = o.maxVersion, true
 	resp, err := c.sendOn(ctx, b, laneOf(req), call)
 	if err != nil {
-		c.coordinatorFailed(o.kind, o.key, b, err)
+		c.coordinatorFailed(ctx, keyOf(o.kind, o.key), b, err)
 		return nil, opError(apiName(req), b.ID, err)
 	}
 	if retry.Of(soleCode(resp)) == retry.FindCoordinator {

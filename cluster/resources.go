@@ -82,8 +82,15 @@ func (r *resourceRouter) route(ctx context.Context, i int) (kafka.Broker, error)
 	return b, err
 }
 
-func (r *resourceRouter) rejected(i int, b kafka.Broker, err error) bool {
-	if r.broker(i) >= 0 || !moved(err, retry.FindController) && !isConnection(err) {
+func (r *resourceRouter) rejected(ctx context.Context, i int, b kafka.Broker, err error) bool {
+	t := troubleOf(ctx, err)
+	switch {
+	case r.broker(i) >= 0:
+		return false
+	case t == overdue:
+		r.c.inbox.post((*state).wantBrokers)
+		return false
+	case t != cut && !moved(err, retry.FindController):
 		return false
 	}
 	r.c.invalidateController(b.ID)

@@ -8,8 +8,9 @@ import (
 )
 
 // toOne sends the request to the one broker that find leads to, and again to
-// another one if that is not it any more, which lost takes note of.
-func (a *attempts) toOne(find func() (kafka.Broker, error), wrong retry.Disposition, lost func(kafka.Broker)) (kmsg.Response, error) {
+// another one if that is not it any more, which lost takes note of. doubt does
+// where it may not be.
+func (a *attempts) toOne(find func() (kafka.Broker, error), wrong retry.Disposition, lost, doubt func(kafka.Broker)) (kmsg.Response, error) {
 	for {
 		b, err := find()
 		err = notAsked(err)
@@ -20,8 +21,11 @@ func (a *attempts) toOne(find func() (kafka.Broker, error), wrong retry.Disposit
 		if err == nil {
 			return resp, nil
 		}
-		if isConnection(err) || moved(err, wrong) {
+		switch t := troubleOf(a.ctx, err); {
+		case t == cut || moved(err, wrong):
 			lost(b)
+		case t == overdue:
+			doubt(b)
 		}
 		if err := a.again(err); err != nil && resp != nil {
 			return resp, nil
@@ -51,6 +55,7 @@ func (a *attempts) toController() (kmsg.Response, error) {
 		func() (kafka.Broker, error) { return a.c.controller(a.ctx) },
 		retry.FindController,
 		func(b kafka.Broker) { a.c.invalidateController(b.ID) },
+		func(kafka.Broker) { a.c.inbox.post((*state).wantBrokers) },
 	)
 }
 
@@ -60,5 +65,6 @@ func (a *attempts) toCoordinator(kind CoordinatorKind, key string) (kmsg.Respons
 		func() (kafka.Broker, error) { return a.c.coordinator(a.ctx, kind, key) },
 		retry.FindCoordinator,
 		func(b kafka.Broker) { a.c.forgetCoordinator(kind, key, b.ID) },
+		func(b kafka.Broker) { a.c.renewCoordinator(kind, key, b.ID) },
 	)
 }

@@ -31,7 +31,7 @@ type router interface {
 	route(ctx context.Context, i int) (kafka.Broker, error)
 	// rejected takes note of what a broker answered, or that it was not
 	// reached, and reports whether the item is worth another attempt elsewhere.
-	rejected(i int, b kafka.Broker, err error) bool
+	rejected(ctx context.Context, i int, b kafka.Broker, err error) bool
 	// refresh waits until the items can be routed anew.
 	refresh(ctx context.Context, items []int)
 }
@@ -149,7 +149,7 @@ func (sp *spread) settle(i int, b kafka.Broker, err error) error {
 		}
 		err = kafka.CodeError(code, nil)
 	}
-	elsewhere := sp.r.rejected(i, b, err)
+	elsewhere := sp.r.rejected(sp.a.ctx, i, b, err)
 	if code != 0 {
 		delete(sp.lost, i)
 		if elsewhere || sp.a.repeatsCode(code) {

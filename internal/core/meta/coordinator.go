@@ -112,6 +112,14 @@ func (c *Coordinators) Forget(k CoordinatorKey, node kafka.NodeID) {
 	}
 }
 
+// Renew looks up an entry that still names node, though nobody waits. The entry
+// stays until an answer names another coordinator.
+func (c *Coordinators) Renew(now time.Time, k CoordinatorKey, node kafka.NodeID) {
+	if b, ok := c.known[k]; ok && b.ID == node && c.search[k] == nil {
+		c.search[k] = &search{at: now}
+	}
+}
+
 // ForgetNode drops every entry that names the node, which left the cluster.
 func (c *Coordinators) ForgetNode(node kafka.NodeID) {
 	for k, b := range c.known {

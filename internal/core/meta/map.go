@@ -174,6 +174,18 @@ func (m *Map) InvalidateLeader(tp kafka.TopicPartition, broker kafka.NodeID) boo
 	return true
 }
 
+// DoubtLeader wants a topic refreshed if broker is still the leader of the
+// partition, and keeps the leader until an answer names another.
+func (m *Map) DoubtLeader(tp kafka.TopicPartition, broker kafka.NodeID) {
+	t := m.topics[tp.Topic]
+	if t == nil || t.topic == nil || tp.Partition < 0 || int(tp.Partition) >= len(t.topic.Partitions) {
+		return
+	}
+	if t.topic.Partitions[tp.Partition].Leader == broker {
+		t.force()
+	}
+}
+
 // with is the topic with one partition replaced.
 func with(t *Topic, id int32, p Partition) *Topic {
 	c := *t
