@@ -154,6 +154,8 @@ func (g *Group) Stats() GroupStats {
 	if m.failed != nil {
 		s.State = group.Failed.String()
 	}
+	d := m.machine.Dropped
+	s.Dropped = d.Blobs + d.Members + d.Claims
 	for cause, n := range m.counts.rebalances {
 		s.Rebalances[cause] = n
 	}

@@ -7,8 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/ottlatest"
 )
 
 // Mutation: commit the positions that Poll has moved to.
@@ -221,5 +224,30 @@ func TestG32_G33MarksAloneFinishRecords(t *testing.T) {
 		again := newReader(w.t, w.member(cfg))
 		again.until(ctx, 5)
 		again.want(tp("t", 0), numbers(5, 10)...)
+	})
+}
+
+// Mutation: a leader that leaves out what makes no sense and tells nobody.
+func TestG12_B193ALeaderTellsWhatItLeftOut(t *testing.T) {
+	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 2}}, func(ctx context.Context, w *world) {
+		c := w.member(GroupConfig{})
+		defer drainAll(ctx, c)()
+		settle(5 * time.Second)
+		join := kmsg.NewPtrJoinGroupRequest()
+		join.Version, join.Group, join.ProtocolType, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 5, "g", "consumer", 6000, 60000
+		protocol := kmsg.NewJoinGroupRequestProtocol()
+		protocol.Name, protocol.Metadata = string(CooperativeSticky), []byte{0, 3, 0x7f}
+		join.Protocols = append(join.Protocols, protocol)
+		for range 2 { // the first is answered with an id
+			resp, err := w.c.RequestCoordinator(ctx, "g", join)
+			if err != nil {
+				t.Fatal(err)
+			}
+			join.MemberID = resp.(*kmsg.JoinGroupResponse).MemberID
+		}
+		settle(time.Second)
+		if s := c.Group().Stats(); s.Dropped != 1 || s.Partitions != 2 || s.State != "stable" {
+			t.Errorf("%+v", s)
+		}
 	})
 }

@@ -60,6 +60,8 @@ type GroupStats struct {
 
 	Committed, CommitsRefused, CommitsInDoubt int64 // offsets
 
+	Dropped int64 // by this member as the leader of a classic group: subscriptions, members and claims that made no sense
+
 	Unfinished time.Duration            // age of the oldest work that is handed out and not finished
 	Stalls     int64                    // times that it was told
 	Events     map[GroupEventKind]int64 // told to OnEvent, or would have been

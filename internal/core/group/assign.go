@@ -40,6 +40,12 @@ type Dropped struct {
 	Claims  int64 // negative or unknown partitions, and those of two members at once
 }
 
+func (d *Dropped) add(more Dropped) {
+	d.Blobs += more.Blobs
+	d.Members += more.Members
+	d.Claims += more.Claims
+}
+
 // Plan says which partitions each member gets. Every member is in it.
 type Plan map[string][]kafka.TopicPartition
 

@@ -72,7 +72,6 @@ func (c *classic) begin(cause string) {
 // rejoin begins a round: what has to be given up before JoinGroup is given up
 // first.
 func (c *classic) rejoin(cause string) {
-	c.again = ""
 	c.begin(cause)
 	c.due, c.retryAt = true, time.Time{}
 	tps := c.m.Owned()
@@ -96,17 +95,10 @@ func (c *classic) onRevoked(time.Time) {
 }
 
 func (c *classic) onLost(code int16) {
-	switch code {
-	case codeUnknownMember:
+	if code == codeUnknownMember {
 		c.m.memberID = ""
-		c.generation = NoGeneration
-	case codeIllegalGeneration:
-		c.generation = NoGeneration
 	}
 	c.ownedSince = NoGeneration
-	c.gaveUp = false
-	c.leader, c.planned = nil, nil
-	c.again = ""
 }
 
 // next queues what is due.
@@ -121,7 +113,7 @@ func (c *classic) next(now time.Time) {
 
 func (c *classic) deadline() time.Time {
 	var d time.Time
-	if c.m.state == Joining && c.due && !c.m.commits.flying() {
+	if c.m.state == Joining && c.due {
 		d = c.retryAt
 	}
 	if c.m.state.joined() && !c.m.flying(flightHeartbeat) {
@@ -185,7 +177,6 @@ func (c *classic) beat() {
 }
 
 func (c *classic) leave(reason string) {
-	c.m.forget(flightJoin, flightSync, flightHeartbeat)
 	if c.m.memberID == "" {
 		return
 	}
@@ -196,7 +187,6 @@ func (c *classic) leave(reason string) {
 	req.Members = append(req.Members, one)
 	c.m.send(&flight{kind: flightLeave}, req, 0)
 	c.m.memberID = ""
-	c.generation = NoGeneration
 }
 
 func (c *classic) onAnswer(now time.Time, f *flight, resp kmsg.Response, code int16, err error) {
@@ -204,20 +194,19 @@ func (c *classic) onAnswer(now time.Time, f *flight, resp kmsg.Response, code in
 		c.onHeartbeat(now, f, code, err)
 		return
 	}
-	if r, ok := resp.(*kmsg.JoinGroupResponse); ok && err == nil && code == 0 {
-		c.onJoined(now, r)
-		return
-	}
-	if r, ok := resp.(*kmsg.SyncGroupResponse); ok && err == nil && code == 0 {
-		c.onSynced(now, r)
-		return
-	}
-	if r, ok := resp.(*kmsg.JoinGroupResponse); ok && code == codeMemberIDRequired && r.MemberID != "" {
-		c.m.memberID = r.MemberID
+	join, _ := resp.(*kmsg.JoinGroupResponse)
+	sync, _ := resp.(*kmsg.SyncGroupResponse)
+	switch {
+	case join != nil && code == 0:
+		c.onJoined(now, join)
+	case sync != nil && code == 0:
+		c.onSynced(now, sync)
+	case join != nil && code == codeMemberIDRequired && join.MemberID != "":
+		c.m.memberID = join.MemberID
 		c.joinAfter(now, 0)
-		return
+	default:
+		c.refused(now, code, err)
 	}
-	c.refused(now, code, err)
 }
 
 // joinAfter sends JoinGroup once more, after a delay.
@@ -272,7 +261,6 @@ func (c *classic) onHeartbeat(now time.Time, f *flight, code int16, err error) {
 		}
 		return
 	}
-	c.m.Counters.Misses++
 	switch {
 	case permanent(err):
 		c.m.fail(err)
@@ -321,7 +309,7 @@ func (c *classic) onJoined(now time.Time, r *kmsg.JoinGroupResponse) {
 // again when counts change.
 func (m *Machine) OnCounts(counts map[string]int32) {
 	c, ok := m.proto.(*classic)
-	if !ok || c.leader == nil || m.state.over() {
+	if !ok || c.leader == nil {
 		return
 	}
 	if c.planned != nil {
@@ -336,9 +324,7 @@ func (m *Machine) OnCounts(counts map[string]int32) {
 		return
 	}
 	plan, err := c.leader.plan(layout{c.planned, c.racks})
-	m.Counters.Blobs += c.leader.dropped.Blobs
-	m.Counters.Members += c.leader.dropped.Members
-	m.Counters.Claims += c.leader.dropped.Claims
+	m.Dropped.add(c.leader.dropped)
 	if err != nil {
 		c.leave("the plan is wrong")
 		m.fail(err)

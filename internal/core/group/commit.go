@@ -64,7 +64,7 @@ func (m *Machine) Commit(offsets Offsets) uint64 {
 	m.lastID++
 	op := &commitOp{id: m.lastID, offsets: Offsets{}, results: map[kafka.TopicPartition]error{}}
 	for tp, c := range offsets {
-		if c.Offset < 0 || tp.Partition < 0 || tp.Topic == "" {
+		if c.Offset < 0 {
 			op.results[tp] = errNegative
 			continue
 		}
@@ -77,7 +77,7 @@ func (m *Machine) Commit(offsets Offsets) uint64 {
 	return op.id
 }
 
-const errNegative = notDone("ottla: an offset or partition below zero is never committed")
+const errNegative = notDone("ottla: an offset below zero is never committed")
 
 // Load asks for the committed offsets of partitions, and gives the number of the
 // [Loaded] that ends it. Partitions that are lost meanwhile are left out.
@@ -154,8 +154,8 @@ func (c *commits) sendCommit(m *Machine) {
 
 // end records the result of one partition.
 func (op *commitOp) end(tp kafka.TopicPartition, err error) {
-	if err != nil && op.doubt != nil && !kafka.MayHaveHappened(err) {
-		err = op.doubt // an earlier copy is in doubt
+	if err != nil && op.doubt != nil {
+		err = op.doubt // an earlier copy may have been taken
 	}
 	op.results[tp] = err
 	delete(op.offsets, tp)
@@ -183,7 +183,7 @@ func (c *commits) onCommit(m *Machine, now time.Time, f *flight, resp kmsg.Respo
 	c.out = nil
 	r, ok := resp.(*kmsg.OffsetCommitResponse)
 	if err != nil || !ok {
-		if permanent(err) || m.state.over() {
+		if permanent(err) {
 			for _, tp := range sortedPartitions(op.offsets) {
 				op.end(tp, err)
 			}
@@ -243,13 +243,13 @@ func memberGone(code int16) bool {
 // than the present one says nothing about that.
 func (c *commits) after(m *Machine, now time.Time, f *flight, code int16) {
 	op := f.op
-	current := f.epoch == m.proto.epoch() && !m.state.over() && m.state != Idle
+	current := f.epoch == m.proto.epoch()
 	switch {
 	case code == 0:
 		c.tries = 0
 	case worthAgain(code):
 		m.coordinatorMoved(code)
-		if code == codeRebalancing && current {
+		if code == codeRebalancing {
 			m.Rejoin("the group rebalances")
 		}
 		if code == codeStaleEpoch && current {

@@ -195,7 +195,6 @@ func (c *consumer) onAnswer(now time.Time, _ *flight, resp kmsg.Response, code i
 
 // failed deals with a heartbeat that was refused or lost.
 func (c *consumer) failed(now time.Time, code int16, message *string, err error) {
-	c.m.Counters.Misses++
 	c.full = true
 	c.trouble++
 	delay := c.m.cfg.Backoff.Delay(c.trouble, c.m.rng)

@@ -89,7 +89,7 @@ func TestG12AMemberCountsWhatItsPlansLeftOut(t *testing.T) {
 	} {
 		p.do(strings.Fields(line))
 	}
-	if got := p.m.Counters.Dropped; got != (Dropped{Blobs: 1, Members: 1, Claims: 1}) {
+	if got := p.m.Dropped; got != (Dropped{Blobs: 1, Members: 1, Claims: 1}) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -115,5 +115,34 @@ func TestG31_G28CommitsCarryEpochMetadataAndInstance(t *testing.T) {
 		if q.Partition != int32(i) || q.Offset != int64(want.Offset) || q.LeaderEpoch != int32(want.LeaderEpoch) || opt(q.Metadata) != want.Metadata {
 			t.Errorf("%+v, want %+v", q, want)
 		}
+	}
+}
+
+// A plan that would have a partition read twice is not sent: the member leaves and
+// says why. Mutation: a plan whose check is not looked at.
+func TestG12AWrongPlanIsNeverSent(t *testing.T) {
+	p := &player{t: t}
+	p.make(Config{})
+	for _, line := range []string{"subscribe a", "joined 79 me=m1", "joined 0 gen=1 me=m1 leader=m1 m1:a"} {
+		p.do(strings.Fields(line))
+	}
+	leader := p.m.proto.(*classic).leader
+	leader.members = append(leader.members, leader.members[0]) // as an assignor with a fault would have it
+	out := p.do([]string{"counts", "a=2"})
+	if strings.Contains(out, "SyncGroup") || !strings.Contains(out, "LeaveGroup") || !strings.Contains(out, "event over: ottla: group: the plan gives") {
+		t.Error(out)
+	}
+}
+
+// Results of commits and look-ups are told apart by their numbers.
+func TestG34_G36EveryCommitAndLookUpHasItsOwnNumber(t *testing.T) {
+	p := &player{t: t}
+	p.make(Config{})
+	seen := map[uint64]bool{}
+	for range 3 {
+		seen[p.m.Commit(Offsets{})], seen[p.m.Load(nil)] = true, true
+	}
+	if len(seen) != 6 {
+		t.Errorf("%d numbers for 6", len(seen))
 	}
 }

@@ -59,7 +59,7 @@ func (s State) joined() bool { return s == Stable || s == Syncing || s == Revoki
 // Machine is one member of a group: it decides what is sent when, and tells
 // which partitions are given and taken.
 type Machine struct {
-	Counters Counters // so far; read only
+	Dropped Dropped // by the leader so far; read only
 
 	cfg   Config
 	rng   *rand.Rand
@@ -80,14 +80,6 @@ type Machine struct {
 	doubtful  bool      // that is longer ago than the session lasts
 }
 
-// Counters count what a Machine did and saw.
-type Counters struct {
-	Dropped
-	Rebalances map[string]int64 // by cause
-	Moved      int64            // partitions given or taken
-	Misses     int64            // heartbeats without a good answer
-}
-
 // revocation is what the driver was asked to give up.
 type revocation struct {
 	id  uint64 // 0: nothing
@@ -105,7 +97,7 @@ type protocol interface {
 	onLost(code int16) // partitions and membership are gone
 	rejoin(cause string)
 	leave(reason string)
-	epoch() int32 // generation or member epoch; negative outside of the group
+	epoch() int32 // generation or member epoch, the last one outside of a classic group
 	mayCommit() bool
 }
 
@@ -114,7 +106,6 @@ func New(cfg Config, rng *rand.Rand) *Machine {
 	m := &Machine{
 		cfg: cfg, rng: rng, memberID: cfg.MemberID,
 		owned: map[kafka.TopicPartition]kafka.TopicID{}, outbox: outbox{flights: map[uint64]*flight{}},
-		Counters: Counters{Rebalances: map[string]int64{}},
 	}
 	if cfg.Consumer {
 		m.proto = newConsumer(m)
@@ -172,7 +163,7 @@ func (m *Machine) Owns(tp kafka.TopicPartition) bool {
 // Token proves the membership; ok is false unless the member is stable, or still
 // owns what it is about to give up.
 func (m *Machine) Token() (t kafka.GroupMetadata, ok bool) {
-	if m.state != Stable && m.state != Revoking || m.proto.epoch() < 0 {
+	if m.state != Stable && m.state != Revoking {
 		return t, false
 	}
 	t = kafka.GroupMetadata{
@@ -343,7 +334,6 @@ func (m *Machine) revoke(tps []kafka.TopicPartition) {
 	m.lastID++
 	m.revoking = revocation{id: m.lastID, tps: tps}
 	m.state = Revoking
-	m.Counters.Moved += int64(len(tps))
 	m.queue = append(m.queue, &Taken{ID: m.lastID, Partitions: tps})
 }
 
@@ -359,7 +349,6 @@ func (m *Machine) give(ids map[kafka.TopicPartition]kafka.TopicID, tps []kafka.T
 			g.IDs[tp.Topic] = id
 		}
 	}
-	m.Counters.Moved += int64(len(tps))
 	m.queue = append(m.queue, g)
 }
 
@@ -373,7 +362,6 @@ func (m *Machine) lose(code int16, why error) {
 	m.commits.lost(m, why)
 	m.proto.onLost(code)
 	if len(tps) > 0 {
-		m.Counters.Moved += int64(len(tps))
 		m.queue = append(m.queue, &Taken{Partitions: tps, Lost: true, Why: why})
 	}
 }
@@ -385,8 +373,7 @@ func (m *Machine) fail(err error) {
 	m.tell(Event{Kind: Over, Err: err})
 }
 
-// begin counts a rebalance and tells of it.
+// begin tells of a rebalance.
 func (m *Machine) begin(cause string) {
-	m.Counters.Rebalances[cause]++
 	m.tell(Event{Kind: Rebalance, Cause: cause})
 }

@@ -167,6 +167,9 @@ func (p *player) answer(f []string) {
 		case "lost":
 			p.m.OnAnswer(p.now, s.ID, nil, &kafka.ConnError{Addr: "b:1", Err: errors.New("reset"), Written: 9})
 			return
+		case "unsent":
+			p.m.OnAnswer(p.now, s.ID, nil, &kafka.DialError{Addr: "b:1", Err: errors.New("refused")})
+			return
 		case "version":
 			p.m.OnAnswer(p.now, s.ID, nil, &kafka.VersionError{API: 68})
 			return
@@ -234,7 +237,12 @@ func (p *player) joined(r *kmsg.JoinGroupResponse, code int16, kv map[string]str
 	if name == "" {
 		name = p.m.cfg.Assignors[0]
 	}
-	r.Protocol = &name
+	if name != "null" {
+		r.Protocol = &name
+	}
+	if kind, ok := kv["type"]; ok {
+		r.ProtocolType = &kind
+	}
 	_, r.SkipAssignment = kv["skip"]
 	for _, s := range members {
 		fs := strings.Split(s, ":")
