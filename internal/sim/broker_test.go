@@ -334,6 +334,15 @@ func TestSASL(t *testing.T) {
 			send(t, c, 1, hb)
 			receive(t, c, hb.ResponseKind())
 		}
+		r.SetSASL(SASL{Mechanisms: []string{"PLAIN"}, Users: map[string]string{"ann": "pw"}, Lifetime: time.Millisecond, Refusal: "go away"})
+		over := r.dial(t)
+		login(t, over, plain.Auth{User: "ann", Pass: "pw"}.AsMechanism())
+		time.Sleep(2 * time.Millisecond)
+		send(t, over, 1, at(kmsg.NewPtrHeartbeatRequest(), 0))
+		if _, err := over.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("a request after the session's end: %v", err)
+		}
+		r.SetSASL(SASL{Mechanisms: []string{"PLAIN", "SCRAM-SHA-256"}, Users: map[string]string{"ann": "pw"}, Refusal: "go away"})
 		for _, m := range []sasl.Mechanism{plain.Auth{User: "ann", Pass: "no"}.AsMechanism(), scram.Auth{User: "ann", Pass: "no"}.AsSha256Mechanism()} {
 			if _, code, text := login(t, r.dial(t), m); code != kerr.SaslAuthenticationFailed.Code || text == nil || *text != "go away" {
 				t.Errorf("%s: code %d, text %v", m.Name(), code, text)

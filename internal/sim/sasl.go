@@ -21,7 +21,7 @@ import (
 type SASL struct {
 	Mechanisms []string          // offered: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, or others with a handler for key 36
 	Users      map[string]string // name → password
-	Lifetime   time.Duration     // of a session (KIP-368), in whole milliseconds; 0 = unlimited
+	Lifetime   time.Duration     // of a session (KIP-368), in whole milliseconds, after which its next request ends the connection; 0 = unlimited
 	Iterations int               // of SCRAM; 0 = 4096
 	Refusal    string            // the text of a refusal; "" = none is sent
 }
@@ -39,7 +39,8 @@ func (b *Broker) SetSASL(s SASL) {
 // authState is how far a connection's authentication has come.
 type authState struct {
 	mechanism string
-	user      string // "" = not authenticated
+	user      string    // "" = not authenticated
+	until     time.Time // of the session; zero = for ever
 	scram     *scramServer
 }
 
@@ -67,7 +68,7 @@ func (c *conn) authenticate(r *Request, h Handler) (a Answer, mine bool) {
 		}
 		return c.step(s, req), true
 	}
-	if c.auth.user == "" {
+	if c.auth.user == "" || !c.auth.until.IsZero() && time.Now().After(c.auth.until) {
 		return Answer{End: Close}, true
 	}
 	return Answer{}, false
@@ -88,7 +89,7 @@ func (c *conn) handshake(s SASL, req *kmsg.SASLHandshakeRequest) Answer {
 		resp.ErrorCode = kerr.UnsupportedSaslMechanism.Code
 		return Reply(resp)
 	}
-	c.auth = authState{mechanism: req.Mechanism, user: c.auth.user}
+	c.auth = authState{mechanism: req.Mechanism, user: c.auth.user, until: c.auth.until}
 	return Reply(resp)
 }
 
@@ -104,7 +105,10 @@ func (c *conn) step(s SASL, req *kmsg.SASLAuthenticateRequest) Answer {
 	}
 	resp.SASLAuthBytes = out
 	if user != "" {
-		c.auth.user = user
+		c.auth.user, c.auth.until = user, time.Time{}
+		if s.Lifetime > 0 {
+			c.auth.until = time.Now().Add(s.Lifetime)
+		}
 		resp.SessionLifetimeMillis = s.Lifetime.Milliseconds()
 	}
 	return Reply(resp)
