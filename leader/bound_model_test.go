@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/internal/memnet"
@@ -22,6 +23,13 @@ import (
 // broker that the test can make lose requests and answers, in virtual time.
 func overModel(t *testing.T, seed uint64, f func(t *testing.T, e *Elector, s *serve.Server)) {
 	t.Helper()
+	overSessions(t, seed, sim.SASL{}, f)
+}
+
+// overSessions is overModel with a broker that asks the client to authenticate,
+// unless auth is zero.
+func overSessions(t *testing.T, seed uint64, auth sim.SASL, f func(t *testing.T, e *Elector, s *serve.Server)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		nw := memnet.New(seed)
 		l, err := nw.Listen("b1:9092")
@@ -32,9 +40,14 @@ func overModel(t *testing.T, seed uint64, f func(t *testing.T, e *Elector, s *se
 		m.CreateTopic(Topic, 16)
 		m.CreateTopic("out", 1)
 		s := serve.Start(t, m, l)
-		cl, err := cluster.Connect(t.Context(), cluster.Config{
-			Bootstrap: s.Seeds(), Dial: nw.Dial, RequestTimeout: 2 * time.Second, Rand: rand.NewPCG(seed, 1),
-		})
+		s.Broker(1).SetSASL(auth)
+		s.Broker(1).SetVersions(17, 0, 1)
+		s.Broker(1).SetVersions(36, 0, 2)
+		ccfg := cluster.Config{Bootstrap: s.Seeds(), Dial: nw.Dial, RequestTimeout: 2 * time.Second, Rand: rand.NewPCG(seed, 1)}
+		for user, pass := range auth.Users {
+			ccfg.SASL = append(ccfg.SASL, plain.Auth{User: user, Pass: pass}.AsMechanism())
+		}
+		cl, err := cluster.Connect(t.Context(), ccfg)
 		if err != nil {
 			t.Fatal(err)
 		}

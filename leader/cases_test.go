@@ -297,6 +297,30 @@ func TestB259TheLeadershipEndsWithItsOwner(t *testing.T) {
 			}
 		})
 	})
+	t.Run("sessions end and are authenticated anew", func(t *testing.T) {
+		auth := sim.SASL{Mechanisms: []string{"PLAIN"}, Users: map[string]string{"u": "p"}, Lifetime: 30 * time.Second}
+		overSessions(t, 7, auth, func(t *testing.T, e *Elector, s *serve.Server) {
+			tm := win(t, e, "r")
+			time.Sleep(brief.Lease)
+			s.Broker(1).Forget()
+			time.Sleep(time.Hour)
+			if st := e.Stats(); tm.Err() != nil || st.Failures > 0 || st.Renewals < 1000 {
+				t.Errorf("%v after an hour; %d renewals, %d failed", tm.Err(), st.Renewals, st.Failures)
+			}
+			for _, key := range []int16{0, 1, 26} { // each goes over one connection all the time
+				on := map[int]bool{}
+				for _, f := range s.Broker(1).FramesOf(key) {
+					on[f.Conn] = true
+				}
+				if len(on) != 1 {
+					t.Errorf("%s over %d connections", kmsg.NameForKey(key), len(on))
+				}
+			}
+			if n := s.Count(36); n < 100 {
+				t.Errorf("%d authentications", n)
+			}
+		})
+	})
 	t.Run("brokers stay away", func(t *testing.T) {
 		onStage(t, model.Config{}, func(t *testing.T, s *stage) {
 			ta := win(t, s.member("a"), "r")
