@@ -51,6 +51,10 @@ func (e *Elector) Campaign(ctx context.Context, role string) (*Term, error) {
 		}
 		return nil, err
 	}
+	if errors.Is(t.Err(), ErrClosed) { // Close may have missed it
+		c.handBack(t)
+		return nil, ErrClosed
+	}
 	return t, nil
 }
 
@@ -344,6 +348,14 @@ func (c *campaign) watchNamesake(fold *lead.Fold) error {
 	}
 	c.e.counts.add(func(s *Stats) { s.Duplicates++ })
 	return &Error{Kind: ErrDuplicateMember, Role: c.role, Err: fmt.Errorf("member %q renews its lease, last at offset %d", h.Member, h.Offset)}
+}
+
+// handBack hands a role that was just won over for good, as far as that can be
+// done while a user waits for it.
+func (c *campaign) handBack(t *Term) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), min(c.e.cfg.RequestTimeout, c.e.cfg.Lease))
+	defer cancel()
+	_ = t.release(ctx, leave)
 }
 
 // leave takes a candidate that did not win out of the roster.

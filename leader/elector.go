@@ -102,6 +102,9 @@ func (e *Elector) Close() error {
 	_ = leaving.Wait()
 	e.end(ErrClosed)
 	e.calls.Wait()
+	if err := e.registrar.leave(ctx); err != nil { // where it led, and leads no more
+		e.cfg.Logger.Warn("ottla: the candidate stays in a roster", "err", err)
+	}
 	e.tasks.Cancel(ErrClosed)
 	_ = e.tasks.Wait()
 	return nil

@@ -3,6 +3,8 @@ package leader
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -22,12 +24,13 @@ type registrar struct {
 	cfg   *Config
 	topic *topic
 	turn  chan struct{} // capacity 1: one record at a time
-	pair  lead.Token    // owned by the turn
+	pair  lead.Token    // owned by the turn, as all below
 	seq   map[int32]int32
+	in    map[string]bool // roles whose roster may have the member
 }
 
 func newRegistrar(k Kafka, cfg *Config, t *topic) *registrar {
-	return &registrar{kafka: k, cfg: cfg, topic: t, turn: make(chan struct{}, 1), pair: lead.NoToken}
+	return &registrar{kafka: k, cfg: cfg, topic: t, turn: make(chan struct{}, 1), pair: lead.NoToken, in: map[string]bool{}}
 }
 
 // register appends a registration and returns its offset: the place in the
@@ -46,19 +49,49 @@ func (r *registrar) remove(ctx context.Context, role string) error {
 	return err
 }
 
-func (r *registrar) append(ctx context.Context, role string, value []byte) (kafka.Offset, error) {
+// leave takes the member out of every roster that it may be in, as far as that
+// can be done before ctx ends.
+func (r *registrar) leave(ctx context.Context) error {
+	if err := r.lock(ctx, ""); err != nil {
+		return err
+	}
+	roles := slices.Sorted(maps.Keys(r.in))
+	r.unlock()
+	var errs []error
+	for _, role := range roles {
+		errs = append(errs, r.remove(ctx, role))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *registrar) lock(ctx context.Context, role string) error {
 	select {
 	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
+		return nil
 	case <-ctx.Done():
-		return -1, failed(ErrProducer, role, "register", context.Cause(ctx))
+		return failed(ErrProducer, role, "register", context.Cause(ctx))
 	}
+}
+
+func (r *registrar) unlock() { <-r.turn }
+
+func (r *registrar) append(ctx context.Context, role string, value []byte) (kafka.Offset, error) {
+	if err := r.lock(ctx, role); err != nil {
+		return -1, err
+	}
+	defer r.unlock()
 	key := lead.Key{Kind: lead.KindRegistration, Role: role, Member: r.cfg.Member}.Append(nil)
 	p, err := r.topic.partitionOf(role)
 	if err != nil {
 		return -1, failed(ErrInvalidConfig, role, "register", err)
 	}
+	if value != nil {
+		r.in[role] = true
+	}
 	off, err := r.deliver(ctx, p, key, value)
+	if err == nil && value == nil {
+		delete(r.in, role)
+	}
 	return off, failed(ErrProducer, role, "register", err)
 }
 
@@ -180,12 +213,10 @@ func (o outRecord) send(ctx context.Context, k Kafka, node kafka.NodeID, s recor
 
 // probe asks for an identity, which needs the right to write.
 func (r *registrar) probe(ctx context.Context) error {
-	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
-	case <-ctx.Done():
-		return failed(ErrProducer, "", "register", context.Cause(ctx))
+	if err := r.lock(ctx, ""); err != nil {
+		return err
 	}
+	defer r.unlock()
 	if r.pair != lead.NoToken {
 		return nil
 	}
