@@ -181,3 +181,32 @@ func TestC48WhatAnAnswerLeavesOutIsAnError(t *testing.T) {
 		}
 	})
 }
+
+// TestC48AnAnswerAboutAnotherGroupIsAnError has the broker answer OffsetFetch with
+// the offsets of a group that was not asked for: relabelled, a consumer would go on
+// at another group's place. Only an answer that names no group is taken as it is.
+func TestC48AnAnswerAboutAnotherGroupIsAnError(t *testing.T) {
+	for _, most := range []int16{7, 10} {
+		inBubble(t, 1, func(t *testing.T, r *rig) {
+			r.sim.Broker(1).Handle(9, func(q *sim.Request) sim.Answer {
+				resp := q.Response().(*kmsg.OffsetFetchResponse)
+				if resp.Version >= 8 {
+					resp.Groups = []kmsg.OffsetFetchResponseGroup{{Group: "another", Topics: []kmsg.OffsetFetchResponseGroupTopic{{
+						Topic: "t", Partitions: []kmsg.OffsetFetchResponseGroupTopicPartition{{Offset: 42}},
+					}}}}
+				} else {
+					resp.Topics = []kmsg.OffsetFetchResponseTopic{{Topic: "t", Partitions: []kmsg.OffsetFetchResponseTopicPartition{{Offset: 42}}}}
+				}
+				return sim.Reply(resp)
+			})
+			c := r.connect()
+			req := kmsg.NewPtrOffsetFetchRequest()
+			req.Groups = []kmsg.OffsetFetchRequestGroup{{Group: "mine"}}
+			resp, err := Within(c, -1, most).Request(r.within(time.Minute), req)
+			g := must(t, resp, err).(*kmsg.OffsetFetchResponse).Groups[0]
+			if got := g.ErrorCode != 0 && len(g.Topics) == 0; g.Group != "mine" || got != (most >= 8) {
+				t.Errorf("version %d: %+v", most, g)
+			}
+		})
+	}
+}

@@ -8,12 +8,14 @@ import (
 // keyShape says how the requests and answers of one API hold items with a key:
 // QI is an item of the request, RI of the answer.
 type keyShape[QI, RI any] struct {
-	key    func(*QI) string
-	like   func(*QI) RI // an empty answer for the item
-	rkey   func(*RI) string
-	code   func(*RI) *int16
-	text   func(*RI) **string // nil if answers have none
-	adopt  func(*RI, *QI)     // names an answer that does not name its item; then each item has a request of its own
+	key  func(*QI) string
+	like func(*QI) RI // an empty answer for the item
+	rkey func(*RI) string
+	code func(*RI) *int16
+	text func(*RI) **string // nil if answers have none
+	// adopt names an answer of a version that does not name its item. With it
+	// each item has a request of its own.
+	adopt  func(version int16, answer *RI, item *QI)
 	wrap   func([]QI) kmsg.Request
 	unwrap func(kmsg.Response) []RI
 	merge  func([]RI) kmsg.Response
@@ -51,7 +53,7 @@ func (s *keySplit[QI, RI]) part(at []int) kmsg.Request {
 func (s *keySplit[QI, RI]) take(at []int, resp kmsg.Response) {
 	rs := s.unwrap(resp)
 	if s.adopt != nil && len(rs) == 1 && len(at) == 1 {
-		s.adopt(&rs[0], &s.asked[at[0]])
+		s.adopt(resp.GetVersion(), &rs[0], &s.asked[at[0]])
 	}
 	got := make(map[string][]*RI, len(rs))
 	for i := range rs {

@@ -7,6 +7,9 @@ import (
 // OffsetFetch and AddPartitionsToTxn have two forms: one group, or one
 // transaction, for each request in old versions, several in new ones.
 
+// offsetFetchGroupsVersion is the first version whose answer names its groups.
+const offsetFetchGroupsVersion = 8
+
 // offsetFetchGroups are the groups of a request in either form.
 func offsetFetchGroups(r *kmsg.OffsetFetchRequest) []kmsg.OffsetFetchRequestGroup {
 	if len(r.Groups) > 0 {
@@ -35,9 +38,13 @@ func offsetFetchShape(req *kmsg.OffsetFetchRequest) keyShape[kmsg.OffsetFetchReq
 			r.Group = q.Group
 			return r
 		},
-		rkey:  func(r *kmsg.OffsetFetchResponseGroup) string { return r.Group },
-		code:  func(r *kmsg.OffsetFetchResponseGroup) *int16 { return &r.ErrorCode },
-		adopt: func(r *kmsg.OffsetFetchResponseGroup, q *kmsg.OffsetFetchRequestGroup) { r.Group = q.Group },
+		rkey: func(r *kmsg.OffsetFetchResponseGroup) string { return r.Group },
+		code: func(r *kmsg.OffsetFetchResponseGroup) *int16 { return &r.ErrorCode },
+		adopt: func(version int16, r *kmsg.OffsetFetchResponseGroup, q *kmsg.OffsetFetchRequestGroup) {
+			if version < offsetFetchGroupsVersion {
+				r.Group = q.Group
+			}
+		},
 		wrap: func(qs []kmsg.OffsetFetchRequestGroup) kmsg.Request {
 			r := *req
 			r.Groups, r.Group, r.Topics = qs, qs[0].Group, nil
@@ -61,7 +68,7 @@ func offsetFetchShape(req *kmsg.OffsetFetchRequest) keyShape[kmsg.OffsetFetchReq
 // offsetFetchAnswer is the answer as groups. An old answer does not name its
 // group.
 func offsetFetchAnswer(r *kmsg.OffsetFetchResponse) []kmsg.OffsetFetchResponseGroup {
-	if r.Version >= 8 {
+	if r.Version >= offsetFetchGroupsVersion {
 		return r.Groups
 	}
 	g := kmsg.NewOffsetFetchResponseGroup()
@@ -83,7 +90,7 @@ func offsetFetchAnswer(r *kmsg.OffsetFetchResponse) []kmsg.OffsetFetchResponseGr
 // group.
 func offsetFetchMerged(rs []kmsg.OffsetFetchResponseGroup) *kmsg.OffsetFetchResponse {
 	r := kmsg.NewPtrOffsetFetchResponse()
-	r.Version = 8
+	r.Version = offsetFetchGroupsVersion
 	r.Groups = rs
 	if len(rs) != 1 {
 		return r
