@@ -7,6 +7,7 @@ import "github.com/twmb/franz-go/pkg/kmsg"
 // the bytes without a word, and the answer would be to another question.
 func Need(req kmsg.Request) (least int16, why string) {
 	n := need{}
+	n.byID(req)
 	n.toLook(req)
 	n.ofGroups(req)
 	n.toChange(req)
@@ -25,14 +26,52 @@ func (n *need) from(version int16, asked bool, why string) {
 	}
 }
 
+const byIDAlone = "a topic is named by its id alone"
+
+// byID holds the topics that are named by their ids alone (KIP-516): a version
+// without ids would name a topic "". The other way round is [Gate].
+func (n *need) byID(req kmsg.Request) {
+	topic := func(version int16, name string, id [16]byte) {
+		n.from(version, name == "" && id != [16]byte{}, byIDAlone)
+	}
+	switch r := req.(type) {
+	case *kmsg.ProduceRequest:
+		for i := range r.Topics {
+			topic(13, r.Topics[i].Topic, r.Topics[i].TopicID)
+		}
+	case *kmsg.FetchRequest:
+		for i := range r.Topics {
+			topic(13, r.Topics[i].Topic, r.Topics[i].TopicID)
+		}
+		for i := range r.ForgottenTopics {
+			topic(13, r.ForgottenTopics[i].Topic, r.ForgottenTopics[i].TopicID)
+		}
+	case *kmsg.OffsetCommitRequest:
+		for i := range r.Topics {
+			topic(10, r.Topics[i].Topic, r.Topics[i].TopicID)
+		}
+	case *kmsg.OffsetFetchRequest:
+		n.from(8, len(r.Groups) > 1, "several groups are named")
+		for i := range r.Groups {
+			for j := range r.Groups[i].Topics {
+				topic(10, r.Groups[i].Topics[j].Topic, r.Groups[i].Topics[j].TopicID)
+			}
+		}
+	case *kmsg.MetadataRequest:
+		for i := range r.Topics {
+			n.from(12, r.Topics[i].Topic == nil && r.Topics[i].TopicID != [16]byte{}, byIDAlone)
+		}
+	case *kmsg.DeleteTopicsRequest:
+		for i := range r.Topics {
+			n.from(6, r.Topics[i].Topic == nil, byIDAlone)
+		}
+	}
+}
+
 func (n *need) toLook(req kmsg.Request) {
 	switch r := req.(type) {
 	case *kmsg.ListOffsetsRequest:
 		n.listOffsets(r)
-	case *kmsg.MetadataRequest:
-		for i := range r.Topics {
-			n.from(12, r.Topics[i].Topic == nil && r.Topics[i].TopicID != [16]byte{}, "a topic is named by its id alone")
-		}
 	case *kmsg.ListGroupsRequest:
 		n.from(4, len(r.StatesFilter) > 0, "groups are asked for by state")
 		n.from(5, len(r.TypesFilter) > 0, "groups are asked for by type")
@@ -54,6 +93,7 @@ func (n *need) ofGroups(req kmsg.Request) {
 	switch r := req.(type) {
 	case *kmsg.FindCoordinatorRequest:
 		n.from(1, r.CoordinatorType != 0, "the coordinator of something other than a group is asked for")
+		n.from(4, len(r.CoordinatorKeys) > 1, "several coordinators are asked for")
 	case *kmsg.JoinGroupRequest:
 		n.from(5, r.InstanceID != nil, static)
 	case *kmsg.SyncGroupRequest:
@@ -80,10 +120,6 @@ func (n *need) toChange(req kmsg.Request) {
 	switch r := req.(type) {
 	case *kmsg.CreateTopicsRequest:
 		n.createTopics(r)
-	case *kmsg.DeleteTopicsRequest:
-		for i := range r.Topics {
-			n.from(6, r.Topics[i].Topic == nil, "a topic is named by its id alone")
-		}
 	case *kmsg.ElectLeadersRequest:
 		n.from(1, r.ElectionType != 0, "another election than that of the preferred leader is asked for")
 	case *kmsg.AlterPartitionAssignmentsRequest:

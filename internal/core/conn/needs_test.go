@@ -36,6 +36,19 @@ func TestC24C25AFieldThatAVersionCannotCarryIsNotLeftOut(t *testing.T) {
 	byBoth.Topics = []kmsg.MetadataRequestTopic{{TopicID: [16]byte{1}, Topic: kmsg.StringPtr("t")}}
 	deleteID := kmsg.NewPtrDeleteTopicsRequest()
 	deleteID.Topics = []kmsg.DeleteTopicsRequestTopic{{TopicID: [16]byte{1}}}
+	one := [16]byte{1}
+	produceID := kmsg.NewPtrProduceRequest()
+	produceID.Topics = []kmsg.ProduceRequestTopic{{TopicID: one, Topic: "t"}, {TopicID: one}}
+	fetchID, forgetID := kmsg.NewPtrFetchRequest(), kmsg.NewPtrFetchRequest()
+	fetchID.Topics = []kmsg.FetchRequestTopic{{TopicID: one}}
+	forgetID.ForgottenTopics = []kmsg.FetchRequestForgottenTopic{{TopicID: one}}
+	commitID := kmsg.NewPtrOffsetCommitRequest()
+	commitID.Topics = []kmsg.OffsetCommitRequestTopic{{TopicID: one}}
+	offsetsID, twoGroups := kmsg.NewPtrOffsetFetchRequest(), kmsg.NewPtrOffsetFetchRequest()
+	offsetsID.Groups = []kmsg.OffsetFetchRequestGroup{{Topics: []kmsg.OffsetFetchRequestGroupTopic{{TopicID: one}}}}
+	twoGroups.Groups = make([]kmsg.OffsetFetchRequestGroup, 2)
+	fetchBoth := kmsg.NewPtrFetchRequest()
+	fetchBoth.Topics = []kmsg.FetchRequestTopic{{TopicID: one, Topic: "t"}}
 	age, pattern := kmsg.NewPtrListTransactionsRequest(), kmsg.NewPtrListTransactionsRequest()
 	age.DurationFilterMillis, pattern.TransactionalIDPattern = 1, kmsg.StringPtr("x")
 	controllers, fenced := kmsg.NewPtrDescribeClusterRequest(), kmsg.NewPtrDescribeClusterRequest()
@@ -51,6 +64,9 @@ func TestC24C25AFieldThatAVersionCannotCarryIsNotLeftOut(t *testing.T) {
 		{at(-2, 0), 0, ""}, {at(-1, 0), 0, ""}, {at(5, 0), 1, "by time"}, {at(0, 0), 1, "by time"}, {at(5, 1), 2, "last stable"}, {at(-1, 1), 2, "last stable"},
 		{at(-3, 0), 7, "latest timestamp"}, {at(-4, 1), 8, "local disks"}, {at(-5, 0), 9, "tiered"}, {at(-6, 0), 11, "upload"},
 		{dry, 1, "dry run"}, {byHand, 0, ""}, {oneDefault, 4, "defaults"}, {byDefault, 4, "defaults"}, {byID, 12, "by its id"}, {byBoth, 0, ""}, {deleteID, 6, "by its id"},
+		{produceID, 13, "by its id"}, {fetchID, 13, "by its id"}, {forgetID, 13, "by its id"}, {fetchBoth, 0, ""}, {commitID, 10, "by its id"},
+		{offsetsID, 10, "by its id"}, {twoGroups, 8, "several groups"},
+		{&kmsg.FindCoordinatorRequest{CoordinatorKeys: []string{"a", "b"}}, 4, "several coordinators"},
 		{&kmsg.ListGroupsRequest{StatesFilter: []string{"Empty"}}, 4, "by state"},
 		{&kmsg.ListGroupsRequest{StatesFilter: []string{"Empty"}, TypesFilter: []string{"share"}}, 5, "by type"},
 		{kmsg.NewPtrListTransactionsRequest(), 0, ""}, {age, 1, "by age"}, {pattern, 2, "by pattern"},

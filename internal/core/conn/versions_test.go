@@ -139,7 +139,7 @@ func TestK9WithoutAnIDARequestStaysWithNames(t *testing.T) {
 		r := kmsg.NewPtrProduceRequest()
 		for _, id := range ids {
 			t := kmsg.NewProduceRequestTopic()
-			t.TopicID = id
+			t.Topic, t.TopicID = "t", id
 			r.Topics = append(r.Topics, t)
 		}
 		return r
@@ -149,12 +149,12 @@ func TestK9WithoutAnIDARequestStaysWithNames(t *testing.T) {
 		for _, id := range ids {
 			if forgotten {
 				t := kmsg.NewFetchRequestForgottenTopic()
-				t.TopicID = id
+				t.Topic, t.TopicID = "t", id
 				r.ForgottenTopics = append(r.ForgottenTopics, t)
 				continue
 			}
 			t := kmsg.NewFetchRequestTopic()
-			t.TopicID = id
+			t.Topic, t.TopicID = "t", id
 			r.Topics = append(r.Topics, t)
 		}
 		return r
@@ -162,7 +162,7 @@ func TestK9WithoutAnIDARequestStaysWithNames(t *testing.T) {
 	commit := func(id [16]byte) kmsg.Request {
 		r := kmsg.NewPtrOffsetCommitRequest()
 		tp := kmsg.NewOffsetCommitRequestTopic()
-		tp.TopicID = id
+		tp.Topic, tp.TopicID = "t", id
 		r.Topics = append(r.Topics, tp)
 		return r
 	}
@@ -170,7 +170,7 @@ func TestK9WithoutAnIDARequestStaysWithNames(t *testing.T) {
 		r := kmsg.NewPtrOffsetFetchRequest()
 		g := kmsg.NewOffsetFetchRequestGroup()
 		tp := kmsg.NewOffsetFetchRequestGroupTopic()
-		tp.TopicID = id
+		tp.Topic, tp.TopicID = "t", id
 		g.Topics = append(g.Topics, tp)
 		r.Groups = append(r.Groups, g)
 		return r
