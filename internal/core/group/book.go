@@ -12,12 +12,10 @@ import (
 // lowest offset that is not finished; it only moves forward, except by Seek.
 type Book struct {
 	pages map[kafka.TopicPartition]*page
-	turn  uint64
 }
 
 // page is one partition.
 type page struct {
-	turn      uint64       // tells this page and position from earlier ones
 	mark      kafka.Commit // the watermark
 	committed kafka.Offset // as the broker confirmed it, -1 if not
 	sent      kafka.Offset // in flight, -1 if nothing
@@ -33,7 +31,6 @@ type Work struct {
 	Count       int // of records in it, for marks; 0 = only as a whole
 	Since       time.Time
 
-	turn   uint64
 	done   bool
 	given  bool           // up: see Abandon
 	marked []kafka.Offset // rising
@@ -45,8 +42,7 @@ func NewBook() *Book { return &Book{pages: map[kafka.TopicPartition]*page{}} }
 // Open begins the page of a partition that is read from an offset on. Its
 // committed offset is that one if committed says so.
 func (b *Book) Open(tp kafka.TopicPartition, at kafka.Commit, committed bool) {
-	b.turn++
-	p := &page{turn: b.turn, mark: at, committed: -1, sent: -1}
+	p := &page{mark: at, committed: -1, sent: -1}
 	if committed {
 		p.committed = at.Offset
 	}
@@ -60,8 +56,7 @@ func (b *Book) Seek(tp kafka.TopicPartition, to kafka.Offset) {
 	if p == nil {
 		return
 	}
-	b.turn++
-	p.turn, p.work, p.sent = b.turn, nil, -1
+	p.work, p.sent = nil, -1
 	p.mark = kafka.Commit{Offset: to, LeaderEpoch: kafka.NoEpoch}
 	p.moved = true
 }
@@ -75,7 +70,6 @@ func (b *Book) HandOut(w *Work) bool {
 	if p == nil || w.Next <= w.First {
 		return false
 	}
-	w.turn = p.turn
 	if p.mark.Offset < 0 { // started where the broker said, which nobody told
 		p.mark.Offset = w.First
 	}
@@ -87,7 +81,7 @@ func (b *Book) HandOut(w *Work) bool {
 // went, changes nothing.
 func (b *Book) Finish(w *Work) {
 	p := b.pages[w.TopicPartition]
-	if p == nil || p.turn != w.turn || w.done {
+	if p == nil {
 		return
 	}
 	w.done = true
@@ -97,7 +91,7 @@ func (b *Book) Finish(w *Work) {
 // Mark says that the record of w at an offset is done.
 func (b *Book) Mark(w *Work, o kafka.Offset) {
 	p := b.pages[w.TopicPartition]
-	if p == nil || p.turn != w.turn || w.done || o < w.First || o >= w.Next {
+	if p == nil || o < w.First || o >= w.Next {
 		return
 	}
 	i, twice := slices.BinarySearch(w.marked, o)
@@ -105,7 +99,7 @@ func (b *Book) Mark(w *Work, o kafka.Offset) {
 		return
 	}
 	w.marked = slices.Insert(w.marked, i, o)
-	w.done = w.Count > 0 && len(w.marked) >= w.Count
+	w.done = w.done || w.Count > 0 && len(w.marked) >= w.Count
 	p.advance()
 }
 
@@ -257,8 +251,4 @@ func (b *Book) MarkAt(tp kafka.TopicPartition, o kafka.Offset) {
 
 // Abandon says that nobody works on w any more and that it is not finished: the
 // watermark stays below it.
-func (b *Book) Abandon(w *Work) {
-	if p := b.pages[w.TopicPartition]; p != nil && p.turn == w.turn && !w.done {
-		w.given = true
-	}
-}
+func (b *Book) Abandon(w *Work) { w.given = true }

@@ -64,16 +64,22 @@ func (m *Machine) Commit(offsets Offsets) uint64 {
 	m.lastID++
 	op := &commitOp{id: m.lastID, offsets: Offsets{}, results: map[kafka.TopicPartition]error{}}
 	for tp, c := range offsets {
-		if c.Offset < 0 {
+		switch {
+		case c.Offset < 0:
 			op.results[tp] = errNegative
-			continue
+		case m.state.over():
+			op.results[tp] = errLeft
+		case !m.Owns(tp): // what it may own later is read from elsewhere
+			op.results[tp] = errNotOwned
+		default:
+			op.offsets[tp] = c
 		}
-		op.offsets[tp] = c
+	}
+	if len(op.offsets) == 0 {
+		m.commits.finish(m, op)
+		return op.id
 	}
 	m.commits.ops = append(m.commits.ops, op)
-	if m.state.over() {
-		m.commits.lost(m, errLeft)
-	}
 	return op.id
 }
 

@@ -43,7 +43,7 @@ func newConsumer(m *Machine) *consumer {
 
 func (c *consumer) epoch() int32 { return c.at }
 
-func (c *consumer) mayCommit() bool { return c.at > 0 && c.m.state != Idle }
+func (c *consumer) mayCommit() bool { return c.at > 0 }
 
 func (c *consumer) subscribed(now time.Time) {
 	if c.m.state == Idle {
@@ -58,7 +58,6 @@ func (c *consumer) subscribed(now time.Time) {
 // enter joins, or joins again, after a delay.
 func (c *consumer) enter(now time.Time, after time.Duration) {
 	c.m.state, c.at, c.full = Joining, 0, true
-	c.target, c.ack, c.news = nil, false, false
 	c.beatAt = now.Add(after)
 }
 
@@ -75,7 +74,8 @@ func (c *consumer) onLost(int16) {
 	c.target = nil
 }
 
-func (c *consumer) active() bool { return !c.m.state.over() && c.m.state != Idle && c.at >= 0 }
+// active reports whether heartbeats are sent.
+func (c *consumer) active() bool { return c.at >= 0 }
 
 // next sends the heartbeat that is due. What the coordinator waits for goes out
 // of turn.
@@ -85,7 +85,7 @@ func (c *consumer) next(now time.Time) {
 	}
 }
 
-func (c *consumer) urgent() bool { return c.at > 0 && c.trouble == 0 && (c.ack || c.news) }
+func (c *consumer) urgent() bool { return c.at > 0 && (c.ack || c.news) }
 
 func (c *consumer) deadline() time.Time {
 	if !c.active() || c.m.flying(flightHeartbeat) {
@@ -143,10 +143,6 @@ func (c *consumer) owned() []kmsg.ConsumerGroupHeartbeatRequestTopic {
 }
 
 func (c *consumer) leave(reason string) {
-	c.m.forget(flightHeartbeat)
-	if c.at < 0 {
-		return
-	}
 	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 	req.Group, req.MemberID, req.MemberEpoch = c.m.cfg.Group, c.m.memberID, -1
 	req.RebalanceTimeoutMillis = -1

@@ -15,7 +15,7 @@ func (c *commits) sendLoad(m *Machine) {
 	op := c.loads[0]
 	c.loads = c.loads[1:]
 	req := OffsetsRequest(m.cfg.Group, op.tps)
-	if m.cfg.Consumer && m.proto.epoch() > 0 {
+	if m.cfg.Consumer {
 		req.Groups[0].MemberID, req.Groups[0].MemberEpoch = &m.memberID, m.proto.epoch()
 	}
 	c.asking = op
@@ -108,9 +108,6 @@ func offsetAnswers(group string, r *kmsg.OffsetFetchResponse) (as map[kafka.Topi
 // stable yet, is asked for again as long as the partition is owned.
 func (c *commits) onLoad(m *Machine, now time.Time, f *flight, resp kmsg.Response, err error) {
 	op := f.load
-	if op != c.asking {
-		return
-	}
 	c.asking = nil
 	r, ok := resp.(*kmsg.OffsetFetchResponse)
 	if permanent(err) {
