@@ -38,7 +38,7 @@ func (a *Admin) DescribeCluster(ctx context.Context) (Cluster, error) {
 }
 
 func (a *client) clusterFromMetadata(ctx context.Context) (Cluster, error) {
-	resp, err := metadataRequest().RequestWith(ctx, a.c)
+	resp, err := a.metadata(ctx, metadataRequest())
 	if err != nil {
 		return Cluster{Controller: kafka.NoNode}, err
 	}

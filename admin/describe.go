@@ -48,7 +48,7 @@ func (t *Topic) Replicas() int {
 func (a *Admin) ListTopics(ctx context.Context) ([]Topic, error) {
 	req := metadataRequest()
 	req.Topics = nil // all
-	resp, err := req.RequestWith(ctx, a.c)
+	resp, err := a.metadata(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (a *Admin) describe(ctx context.Context, topics []TopicRef) (map[TopicRef]d
 	}
 	found := make(map[TopicRef]described)
 	for _, req := range metadataRequests(topics) {
-		resp, err := req.RequestWith(ctx, a.c)
+		resp, err := a.metadata(ctx, req)
 		if err != nil {
 			return nil, err
 		}
@@ -177,6 +177,26 @@ func metadataRequests(topics []TopicRef) []*kmsg.MetadataRequest {
 	}
 	return slices.DeleteFunc([]*kmsg.MetadataRequest{named, byID}, func(r *kmsg.MetadataRequest) bool { return len(r.Topics) == 0 })
 }
+
+// metadata asks any broker. An answer that is refused as a whole, or that names
+// no broker, as one that is just starting may give, is an error and no empty list.
+func (a *client) metadata(ctx context.Context, req *kmsg.MetadataRequest) (*kmsg.MetadataResponse, error) {
+	resp, err := req.RequestWith(ctx, a.c)
+	if err == nil {
+		err = opError("metadata", "", refused(resp))
+	}
+	return resp, err
+}
+
+// refused is why a Metadata answer says nothing about the cluster.
+func refused(resp *kmsg.MetadataResponse) error {
+	if len(resp.Brokers) == 0 && resp.ErrorCode == 0 {
+		return errNoBrokers
+	}
+	return kafka.CodeError(resp.ErrorCode, nil)
+}
+
+var errNoBrokers error = unsent("the answer names no broker")
 
 // metadataRequest asks for the brokers alone.
 func metadataRequest() *kmsg.MetadataRequest {

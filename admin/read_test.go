@@ -488,3 +488,42 @@ func TestA1EveryCallEndsWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+// TestA11ARefusedAnswerIsNoEmptyList has brokers refuse Metadata as a whole (version
+// 13 has a code for that), or answer it without a broker: an empty list would say
+// that there is no topic, and one that is being deleted would seem gone.
+func TestA11ARefusedAnswerIsNoEmptyList(t *testing.T) {
+	for name, spoil := range map[string]func(*kmsg.MetadataResponse){
+		"code":       func(r *kmsg.MetadataResponse) { r.Topics, r.ErrorCode = nil, kerr.ClusterAuthorizationFailed.Code },
+		"no brokers": func(r *kmsg.MetadataResponse) { r.Topics, r.Brokers = nil, nil },
+	} {
+		inBubble(t, 2, func(t *testing.T, r *rig) {
+			r.sim.SetTopic("t", 1)
+			r.without(75)
+			a := r.admin()
+			r.everywhere(3, func(q *sim.Request) sim.Answer {
+				resp := r.sim.Metadata(q)
+				spoil(resp)
+				return sim.Reply(resp)
+			})
+			wrong := func(what string, err error) {
+				if err == nil || name == "code" && !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+					t.Errorf("%s, %s: %v", name, what, err)
+				}
+			}
+			_, err := a.ListTopics(r.within(time.Minute))
+			wrong("list", err)
+			_, err = a.clusterFromMetadata(r.within(time.Minute))
+			wrong("cluster", err)
+			wrong("describe", a.DescribeTopics(r.within(time.Minute), Topics("t")).Err())
+			r.sim.Broker(1).Handle(3, func(q *sim.Request) sim.Answer { return sim.Reply(r.sim.Metadata(q)) })
+			for range 20 { // whichever broker is asked for the others first
+				vs, _, err := a.views(r.within(time.Minute), []wanted{{topic: TopicRef{Name: "t"}}})
+				if err == nil && (len(vs) != 1 || vs[0].broker != 1) {
+					t.Errorf("%s: a broker that refuses is taken for one that shows nothing: %v", name, vs)
+					break
+				}
+			}
+		})
+	}
+}

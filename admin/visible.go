@@ -123,9 +123,12 @@ func (a *client) views(ctx context.Context, want []wanted) (vs []view, all int, 
 	shown := make(map[kafka.NodeID][]kmsg.MetadataResponseTopic)
 	silent := make(map[kafka.NodeID]bool)
 	for _, r := range a.c.Collect(ctx, qs, cluster.Dial) {
-		if silent[r.Broker] = silent[r.Broker] || r.Err != nil; r.Err == nil {
-			shown[r.Broker] = append(shown[r.Broker], r.Resp.(*kmsg.MetadataResponse).Topics...)
+		resp, ok := r.Resp.(*kmsg.MetadataResponse)
+		if !ok || r.Err != nil || refused(resp) != nil {
+			silent[r.Broker] = true
+			continue
 		}
+		shown[r.Broker] = append(shown[r.Broker], resp.Topics...)
 	}
 	for _, b := range now.Brokers {
 		if !silent[b.ID] {

@@ -18,7 +18,7 @@ type asker interface {
 }
 
 // metadataOf asks for the named topics, or for all if names is nil. It never
-// makes a topic.
+// makes a topic. An answer that is refused as a whole is an error.
 func metadataOf(ctx context.Context, c asker, names []string) (*kmsg.MetadataResponse, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	req.AllowAutoTopicCreation = false
@@ -30,7 +30,11 @@ func metadataOf(ctx context.Context, c asker, names []string) (*kmsg.MetadataRes
 		t.Topic = &name
 		req.Topics = append(req.Topics, t)
 	}
-	return req.RequestWith(ctx, c)
+	resp, err := req.RequestWith(ctx, c)
+	if err == nil {
+		err = on(kafka.CodeError(resp.ErrorCode, nil), "Describe", "the cluster")
+	}
+	return resp, err
 }
 
 // topicInfo is a topic as metadata shows it.

@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// refusing answers Metadata with a code for the answer as a whole.
+type refusing struct{}
+
+func (refusing) Request(context.Context, kmsg.Request) (kmsg.Response, error) {
+	resp := kmsg.NewPtrMetadataResponse()
+	resp.ErrorCode = kerr.ClusterAuthorizationFailed.Code
+	return resp, nil
+}
+
+func TestARefusedAnswerIsNoClusterWithoutBrokers(t *testing.T) {
+	if info, err := readCluster(t.Context(), refusing{}); !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if _, err := existing(t.Context(), refusing{}, []string{"events"}); !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+		t.Error(err)
+	}
+}
