@@ -227,3 +227,46 @@ func TestM41_M43WhoWaitsForAHeartbeatIsTold(t *testing.T) {
 	_, ok := r.m.Metadata()
 	want(t, ok, false)
 }
+
+// The answer to a heartbeat that was on its way when the member ended: one that is
+// taken has a member that nobody owns heartbeat for ever, and hold its tasks.
+func TestM50AnAnswerToAMemberThatEndedIsDropped(t *testing.T) {
+	for name, end := range map[string]func(r *rig){
+		"source topics are missing": func(r *rig) {
+			r.pass(r.m.watch.missing.Add(7 * time.Second).Sub(r.now))
+		},
+		"M70 M63 a describe makes no sense": func(r *rig) {
+			r.m.OnDescribed(r.now, r.describe.ID, tasksOf(t, "9_9"), true, nil)
+			r.step()
+		},
+		"the client is closed": func(r *rig) {
+			r.m.OnClosed(r.now, errors.New("closed"))
+			r.step()
+		},
+		"M61 it leaves without a word": func(r *rig) {
+			r.m.OnLeave(r.now)
+			r.step()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(c *Config) { c.MissingSources, c.OnLeave = 7*time.Second, Remain }).stable(2, "0_0")
+			r.lose()
+			r.reply(withStatus(answerOf(2), 1, "Source topics in are missing."))
+			for r.describe == nil {
+				r.pass(100 * time.Millisecond)
+			}
+			r.await()
+			answer := r.out.ID
+			end(r)
+			state, sent, last := r.m.State(), len(r.sent), r.m.Snapshot().Version
+			r.m.OnAnswer(r.now, answer, withTarget(answerOf(3), tasksOf(t, "0_1")))
+			r.step()
+			r.state(state)
+			_, commits := r.m.Metadata()
+			want(t, commits, false)
+			want(t, len(r.sent), sent)
+			want(t, r.m.Snapshot().Version, last)
+			want(t, state == Failed || state == Left, true)
+		})
+	}
+}

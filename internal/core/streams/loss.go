@@ -44,9 +44,10 @@ func (m *member) lose(now time.Time, reason error, next State) {
 	}
 }
 
-// forgetTasks publishes a loss.
+// forgetTasks publishes a loss. What is in flight is given up: its answer is to
+// a member that is no more.
 func (m *member) forgetTasks(next State) {
-	m.state = next
+	m.state, m.beat.out = next, nil
 	m.id.epoch = 0
 	m.book.reset()
 	m.describe = describe{}
@@ -245,7 +246,7 @@ func (m *member) left(now time.Time, err error) {
 }
 
 func (m *member) end(s State, err error) {
-	m.state, m.err = s, err
+	m.state, m.err, m.beat.out = s, err, nil
 	m.id.epoch = 0
 	m.exit = exit{}
 	m.endCalls(ErrLeft)
