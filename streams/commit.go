@@ -1,8 +1,8 @@
 package streams
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -48,19 +48,21 @@ func (*NotOwnedError) MayHaveHappened() bool { return false }
 // member's epoch. The broker checks no ownership at the present epoch, so
 // partitions of other tasks are never sent: they are a [*NotOwnedError], the rest
 // is committed. A commit that the epoch overtook is repeated once, for what is
-// still owned. It tries again what may get better until ctx ends, or
-// for a minute if it has no deadline.
+// still owned, and one that a loss overtook is not: another member may have gone
+// on from there. It tries again what may get better until ctx ends, or for a
+// minute if it has no deadline.
 //
-// Errors: [kafka.ErrNotInGroup] without an epoch, [*NotOwnedError],
+// Errors: [kafka.ErrNotInGroup] without an epoch and after a loss, [*NotOwnedError],
 // [*BrokerError], [*UnsupportedError], [*FailedError], [ErrClosed];
 // [kafka.MayHaveHappened] counts every try.
 func (m *Member) Commit(ctx context.Context, o map[kafka.TopicPartition]kafka.Commit) error {
 	all := maps.Clone(o)
 	var dropped []kafka.TopicPartition
 	overtaken, open := false, false
+	began := m.view.Load().snap.Incarnation
 	err := m.coordinate(ctx, func(ctx context.Context) reply {
 		v := m.view.Load()
-		if !v.hasMeta {
+		if !v.hasMeta || v.snap.Incarnation != began { // positions of before a loss are nobody's
 			return reply{err: kafka.ErrNotInGroup}
 		}
 		dropped = append(dropped, m.dropForeign(all, v.owned)...)
@@ -155,28 +157,52 @@ func (m *Member) commitOnce(ctx context.Context, meta kafka.GroupMetadata, all m
 	if !ok {
 		return reply{open: true, err: &ProtocolError{Reason: "another answer than that of OffsetCommit"}}
 	}
-	answered := 0
+	return m.readCommitted(r, ids, tps)
+}
+
+// readCommitted reads an answer; every partition of tps has to be in it.
+func (m *Member) readCommitted(r *kmsg.OffsetCommitResponse, ids map[string][16]byte, tps []kafka.TopicPartition) reply {
+	names := namesOf(ids)
+	codes := map[kafka.TopicPartition]int16{}
 	for _, t := range r.Topics {
 		for _, p := range t.Partitions {
-			answered++
-			if p.ErrorCode != 0 {
-				return m.note(p.ErrorCode)
-			}
+			tp := kafka.TopicPartition{Topic: cmp.Or(t.Topic, names[t.TopicID]), Partition: p.Partition}
+			codes[tp] = cmp.Or(codes[tp], p.ErrorCode)
 		}
 	}
-	if answered < len(tps) {
-		return reply{open: true, err: &ProtocolError{Reason: fmt.Sprintf("OffsetCommit is answered for %d of %d partitions", answered, len(tps))}}
+	out, taken := reply{}, false
+	for _, tp := range tps {
+		code, answered := codes[tp]
+		switch {
+		case !answered:
+			return reply{open: true, err: &ProtocolError{Reason: "OffsetCommit is not answered for " + tp.String()}}
+		case code == 0:
+			taken = true
+		case out.code == 0:
+			out = m.note(tp, code)
+		}
 	}
-	return reply{}
+	out.open = taken
+	return out
+}
+
+// namesOf are the topics of ids.
+func namesOf(ids map[string][16]byte) map[[16]byte]string {
+	names := map[[16]byte]string{}
+	for name, id := range ids {
+		names[id] = name
+	}
+	return names
 }
 
 // note is the reply for a partition's code. Topic ids that the broker does not
 // know are looked up again.
-func (m *Member) note(code int16) reply {
+func (m *Member) note(tp kafka.TopicPartition, code int16) reply {
 	if code == codeUnknownTopicID {
 		m.topics.forget()
 	}
-	return reply{code: code, again: code == codeUnknownTopicID || code == codeUnstable}
+	where := "partition " + tp.String()
+	return reply{code: code, message: &where, again: code == codeUnknownTopicID || code == codeUnstable}
 }
 
 // Committed are the positions that the group keeps for partitions, of owned tasks
@@ -235,11 +261,11 @@ func (m *Member) fetchOnce(ctx context.Context, meta kafka.GroupMetadata, tps []
 		return reply{err: err}
 	}
 	r, ok := resp.(*kmsg.OffsetFetchResponse)
-	if !ok || len(r.Groups) != 1 {
+	if !ok || len(r.Groups) != 1 || r.Groups[0].Group != m.cfg.Group {
 		return reply{err: &ProtocolError{Reason: "OffsetFetch is not answered for the one group"}}
 	}
 	if code := r.Groups[0].ErrorCode; code != 0 {
-		return m.note(code)
+		return reply{code: code}
 	}
 	clear(out)
 	return m.readFetched(&r.Groups[0], ids, tps, out)
@@ -247,21 +273,15 @@ func (m *Member) fetchOnce(ctx context.Context, meta kafka.GroupMetadata, tps []
 
 // readFetched reads an answer into out; every partition of tps has to be in it.
 func (m *Member) readFetched(g *kmsg.OffsetFetchResponseGroup, ids map[string][16]byte, tps []kafka.TopicPartition, out map[kafka.TopicPartition]kafka.Commit) reply {
-	names := map[[16]byte]string{}
-	for name, id := range ids {
-		names[id] = name
-	}
+	names := namesOf(ids)
 	answered := map[kafka.TopicPartition]bool{}
 	for _, t := range g.Topics {
-		name := t.Topic
-		if name == "" {
-			name = names[t.TopicID]
-		}
+		name := cmp.Or(t.Topic, names[t.TopicID])
 		for _, p := range t.Partitions {
-			if p.ErrorCode != 0 {
-				return m.note(p.ErrorCode)
-			}
 			tp := kafka.TopicPartition{Topic: name, Partition: p.Partition}
+			if p.ErrorCode != 0 {
+				return m.note(tp, p.ErrorCode)
+			}
 			answered[tp] = true
 			if p.Offset >= 0 {
 				out[tp] = kafka.Commit{Offset: kafka.Offset(p.Offset), LeaderEpoch: kafka.LeaderEpoch(p.LeaderEpoch), Metadata: deref(p.Metadata)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ type offsetsBroker struct {
 	commits  []*kmsg.OffsetCommitRequest
 	fetches  []*kmsg.OffsetFetchRequest
 	position int64
+	change   func(*kmsg.OffsetCommitResponse) // of the answer
 }
 
 func (b *offsetsBroker) next() int16 {
@@ -46,6 +48,9 @@ func (b *offsetsBroker) on(w *world) {
 				rt.Partitions = append(rt.Partitions, rp)
 			}
 			resp.Topics = append(resp.Topics, rt)
+		}
+		if b.change != nil {
+			b.change(resp)
 		}
 		return sim.Reply(resp)
 	})
@@ -139,6 +144,80 @@ func TestP8ACommitThatAnEpochOvertookIsRepeatedForWhatIsOwned(t *testing.T) {
 			}
 		})
 	})
+}
+
+// The member loses its task while a commit waits to be sent again, and gets it
+// back: another may have gone on in between, whose positions an older one would
+// overwrite.
+func TestP8ACommitThatALossOvertookIsNotRepeated(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m, b := owner(t, w, "0_0")
+		b.codes = slices.Repeat([]int16{14}, 1000)
+		first := m.Snapshot().Incarnation
+		done := make(chan error, 1)
+		go func() { done <- m.Commit(t.Context(), map[kafka.TopicPartition]kafka.Commit{tp("in", 0): at(5)}) }()
+		time.Sleep(10 * time.Second) // it waits for longer and longer
+		sent := len(b.commits)
+		w.co.fails(110, 1)
+		_, _ = m.Heartbeat(t.Context())
+		time.Sleep(100 * time.Millisecond)
+		if s := m.Snapshot(); s.Incarnation == first || len(m.Owned().Active) != 1 || len(b.commits) != sent {
+			t.Fatalf("the task is not back, or a commit came between: %+v", s)
+		}
+		b.codes = nil
+		if err := <-done; !errors.Is(err, kafka.ErrNotInGroup) || len(b.commits) != sent {
+			t.Errorf("%v after %d commits, not %d", err, len(b.commits), sent)
+		}
+		if err := m.Commit(t.Context(), map[kafka.TopicPartition]kafka.Commit{tp("in", 0): at(7)}); err != nil || len(b.commits) != sent+1 {
+			t.Errorf("a new one: %v, %d commits", err, len(b.commits))
+		}
+	})
+}
+
+// An answer counts for the partitions that it names, and no others.
+func TestACommitIsAnsweredForEachPartition(t *testing.T) {
+	two := map[kafka.TopicPartition]kafka.Commit{tp("in", 0): at(5), tp("in", 1): at(6)}
+	for name, c := range map[string]struct {
+		change func(*kmsg.OffsetCommitResponse)
+		open   bool
+		code   int16
+	}{
+		"one is left out": {func(r *kmsg.OffsetCommitResponse) {
+			r.Topics[0].Partitions = r.Topics[0].Partitions[:1]
+		}, true, 0},
+		"one stands twice": {func(r *kmsg.OffsetCommitResponse) {
+			r.Topics[0].Partitions[1].Partition = 0
+		}, true, 0},
+		"one stands twice, refused and taken": {func(r *kmsg.OffsetCommitResponse) {
+			again := r.Topics[0].Partitions[0]
+			r.Topics[0].Partitions[0].ErrorCode = 12
+			r.Topics[0].Partitions = append(r.Topics[0].Partitions, again)
+		}, true, 12},
+		"of another topic": {func(r *kmsg.OffsetCommitResponse) {
+			r.Topics[0].TopicID = [16]byte{7}
+		}, true, 0},
+		"one is refused, one is taken": {func(r *kmsg.OffsetCommitResponse) {
+			r.Topics[0].Partitions[1].ErrorCode = 12
+		}, true, 12},
+		"both are refused": {func(r *kmsg.OffsetCommitResponse) {
+			r.Topics[0].Partitions[0].ErrorCode, r.Topics[0].Partitions[1].ErrorCode = 12, 12
+		}, false, 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				m, b := owner(t, w, "0_0", "0_1")
+				b.change = c.change
+				err := m.Commit(t.Context(), two)
+				var be *BrokerError
+				if err == nil || kafka.MayHaveHappened(err) != c.open || errors.As(err, &be) != (c.code != 0) || len(b.commits) != 1 {
+					t.Errorf("%v, may have happened %v, after %d commits", err, kafka.MayHaveHappened(err), len(b.commits))
+				}
+				if c.code != 0 && (be.Code != c.code || !strings.Contains(err.Error(), "partition in-")) {
+					t.Errorf("%q does not name a partition", err)
+				}
+			})
+		})
+	}
 }
 
 func TestCommitsGoByTopicIdsWhereTheyAreKnown(t *testing.T) {

@@ -139,11 +139,11 @@ type reply struct {
 	err     error
 }
 
-// openError is the end of a call of which one try may have taken effect.
+// openError is the end of a call of which one try, or a part, may have taken effect.
 type openError struct{ err error }
 
 func (e *openError) Error() string {
-	return e.err.Error() + "; an unanswered try may have taken effect"
+	return e.err.Error() + "; a part of it, or an unanswered try, may have taken effect"
 }
 func (e *openError) Unwrap() error       { return e.err }
 func (*openError) MayHaveHappened() bool { return true }
