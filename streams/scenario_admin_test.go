@@ -184,7 +184,7 @@ func (s *stage) holds(m *Member, n int) {
 
 func (s *stage) until(what string, cond func() bool) {
 	s.t.Helper()
-	for range 600 {
+	for range 1800 {
 		if cond() {
 			return
 		}
