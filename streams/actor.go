@@ -135,7 +135,7 @@ func (a *actor) step() (ended bool) {
 		case *core.PublishAction:
 			news = true
 		case *core.FailedAction:
-			news, v.over, v.err = true, true, act.Err
+			v.err = act.Err
 		case *core.EndAction:
 			news, ended, v.over, v.err = true, true, true, act.Err
 		case *core.JoinedAction:

@@ -131,7 +131,8 @@ func (m *Member) Snapshot() Snapshot { return m.view.Load().snap }
 // Assignments yields the newest snapshot first and then each newer one; a slow
 // loop skips to the newest. Any number of loops may run, and none delays
 // heartbeats. It ends with the member: with its error, or without one after a
-// clean leave; and with the cause of ctx.
+// clean leave; and with the cause of ctx. A member that fails loses its tasks
+// first, and its loops end once it has left, which waits for the acknowledgement.
 //
 // A snapshot follows a change only: members whose tasks stay learn nothing of
 // the rebalances of others.

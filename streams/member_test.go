@@ -76,3 +76,39 @@ func TestM23AJoinThatIsGivenUpLeavesNoGhost(t *testing.T) {
 		}
 	})
 }
+
+// The loop of an owner as everybody writes it: it ends with the error, and Close
+// follows. The leave of the member that failed has been sent by then: it fails if
+// the loop ends with the loss.
+func TestM50_M49AMemberThatFailsHasLeftWhenItsLoopsEnd(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.co.assign(all("0_0"))
+		m := w.join()
+		dropped, ended := false, make(chan error, 1)
+		go func() {
+			defer m.Close()
+			for s, err := range m.Assignments(t.Context()) {
+				if err != nil {
+					ended <- err
+					return
+				}
+				if dropped = s.Lost; dropped {
+					time.Sleep(time.Second) // it takes its time to drop everything
+					if r := w.lastRequest(); r.MemberEpoch < 0 {
+						t.Error("it left while its owner ran the task")
+					}
+				}
+				_ = m.Acknowledge(t.Context(), s, s.Target)
+			}
+		}()
+		time.Sleep(6 * time.Second)
+		w.co.fails(42, 1)
+		var be *BrokerError
+		if err := <-ended; !errors.As(err, &be) || be.Code != 42 || !dropped {
+			t.Fatalf("%v, told of the loss: %v", err, dropped)
+		}
+		if r := w.lastRequest(); r.MemberEpoch != -1 {
+			t.Errorf("the last request has epoch %d: the tasks stay until the session ends", r.MemberEpoch)
+		}
+	})
+}

@@ -187,8 +187,8 @@ type LogAction struct {
 	Attrs []any
 }
 
-// FailedAction is a fatal error: subscriptions end with it. A leave may still
-// follow.
+// FailedAction is a fatal error. The owner is told of the loss, and a leave may
+// follow before the [EndAction].
 type FailedAction struct{ Err error }
 
 // EndAction is the end of the machine; Err is nil after a clean leave.
