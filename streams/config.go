@@ -36,7 +36,7 @@ type Config struct {
 
 	OnLeave     LeaveMode                  // 0 = for good for dynamic members, temporarily for static ones
 	Offsets     map[TaskID]int64           // of tasks whose state lies on disk here, for the join; Kafka 4.4
-	Description func() TopologyDescription // asked for if the broker wants to keep one (KIP-1331); must not end the member, which waits for it; nil = never
+	Description func() TopologyDescription // asked for if the broker wants to keep one (KIP-1331), on a goroutine of its own; nil = never
 	Logger      *slog.Logger               // nil = silent
 	Trace       *Trace                     // nil = none
 	Rand        io.Reader                  // of ids and jitter; nil = crypto/rand

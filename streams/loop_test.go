@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/sim"
@@ -401,6 +402,23 @@ func TestM57ALeaveEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// The member has failed, and its owner does not say that it dropped its tasks.
+func TestM57ALeaveOfAMemberThatFailedEndsWithItsContext(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.co.assign(all("0_0"))
+		m := w.join()
+		w.co.fails(42, 1)
+		_, failed := m.Heartbeat(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		err := m.Leave(ctx)
+		if d := time.Since(began); d > 2*time.Second || err == nil || !errors.Is(failed, kerr.InvalidRequest) || !errors.Is(err, kerr.InvalidRequest) {
+			t.Errorf("Leave: %v after %v; failed: %v", err, d, failed)
+		}
+	})
+}
+
 func TestM58AnotherLeaveEndsWithItsContext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.join()
@@ -592,6 +610,50 @@ func TestFixedNeedsNoBroker(t *testing.T) {
 		}
 		if err := f.Leave(t.Context()); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// Config.Description may end the member, and one that never returns holds nobody
+// up: the bubble fails if a call hangs.
+func TestM59ADescriptionDoesNotHoldTheEndUp(t *testing.T) {
+	for name, end := range map[string]func(*Member) error{
+		"Close": (*Member).Close,
+		"Leave": func(m *Member) error { return m.Leave(context.Background()) },
+	} {
+		for _, inside := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s inside %v", name, inside), func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *world) {
+					member, asked, hold := make(chan *Member, 1), make(chan struct{}), make(chan struct{})
+					defer close(hold)
+					w.co.then(func(q *sim.Request, r *kmsg.StreamsGroupHeartbeatRequest) sim.Answer {
+						resp := w.co.actLocked(q, r)
+						resp.TopologyDescriptionRequired = true
+						return sim.Reply(resp)
+					})
+					ended := make(chan error, 1)
+					m := w.join(func(c *Config) {
+						c.Description = func() TopologyDescription {
+							close(asked)
+							if inside {
+								ended <- end(<-member)
+							} else {
+								<-hold
+							}
+							return TopologyDescription{}
+						}
+					})
+					<-asked
+					member <- m
+					if !inside {
+						ended <- end(m)
+					}
+					if err := <-ended; err != nil {
+						t.Error(err)
+					}
+					<-m.Done()
+				})
+			})
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	core "github.com/ottla/ottla/internal/core/streams"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
 
@@ -121,11 +122,21 @@ func (a *actor) describe(ctx context.Context, act *core.DescribeAction) {
 	a.post(ctx, func(now time.Time) { a.machine.OnDescribed(now, act.ID, tasks, found, err) })
 }
 
-// push gives the broker the description that it asked for.
+// push gives the broker the description that it asked for. Config.Description
+// runs on a goroutine that nobody waits for, so that it may end the member.
 func (a *actor) push(ctx context.Context, act *core.PushAction) {
+	described := make(chan TopologyDescription, 1)
+	calls := task.NewCalls(1)
+	defer calls.Close(nil)
+	calls.Add(func() { described <- a.cfg.Description() })
 	req := kmsg.NewPtrStreamsGroupTopologyDescriptionUpdateRequest()
 	req.Group, req.MemberID, req.TopologyEpoch = a.cfg.Group, act.Member, act.Epoch
-	req.TopologyDescription = a.cfg.Description().wire()
+	select {
+	case d := <-described:
+		req.TopologyDescription = d.wire()
+	case <-ctx.Done():
+		return
+	}
 	timeout, cancel := context.WithTimeout(ctx, a.cfg.SessionTimeout/3)
 	resp, err := a.kafka.RequestCoordinator(timeout, a.cfg.Group, req)
 	cancel()

@@ -197,9 +197,10 @@ func (m *member) leaveByItself(now time.Time) {
 	m.beginLeave(now, leaveTimeout)
 }
 
-// OnLeaveAbandoned is a caller of Leave that gave up, for a reason.
+// OnLeaveAbandoned is a caller of Leave that gave up, for a reason. It may have
+// waited for the leave of a member that failed.
 func (m *Machine) OnLeaveAbandoned(now time.Time, cause error) {
-	if m.state == Leaving && m.exit.then == Left {
+	if m.state == Leaving && m.exit.then == Left || m.state == Failed && !m.over() {
 		m.left(now, cause)
 	}
 }
