@@ -2,14 +2,13 @@ package streams
 
 import (
 	"math"
-	"slices"
 	"time"
 )
 
 // book is what the member should hold and what it does hold.
 type book struct {
-	target  Tasks
-	since   uint64          // version of the snapshot that brought the target
+	wanted  map[TaskID]Role // the target
+	since   uint64          // version of the snapshot that brought it
 	pending bool            // the owner has not taken the target over yet
 	owned   Tasks           // as the owner acknowledged last
 	seen    map[TaskID]bool // tasks of any target of this incarnation
@@ -33,22 +32,20 @@ func (b *book) reset() {
 }
 
 func (b *book) onTarget(t Tasks, version uint64) {
+	b.wanted, b.since, b.pending = t.index(), version, true
 	for id, o := range b.offered {
-		if _, again := t.Role(id); !again && o.upTo == math.MaxUint64 {
+		if _, again := b.wanted[id]; !again && o.upTo == math.MaxUint64 {
 			b.offered[id] = offer{o.role, version - 1}
 		}
 	}
-	b.target, b.since, b.pending = t, version, true
-	for r, l := range t.lists() {
-		for _, id := range l {
-			b.seen[id] = true
-			o, had := b.offered[id]
-			if !had {
-				o.role = Role(r)
-			}
-			o.upTo = math.MaxUint64
-			b.offered[id] = o
+	for id, role := range b.wanted {
+		b.seen[id] = true
+		o, had := b.offered[id]
+		if !had {
+			o.role = role
 		}
+		o.upTo = math.MaxUint64
+		b.offered[id] = o
 	}
 }
 
@@ -92,25 +89,28 @@ func (b *book) forget() { b.gen++ }
 
 // known refuses a task that no target of this incarnation had, and one that the
 // broker may have given to another member since.
-func (b *book) known(id TaskID) error {
-	if !b.seen[id] {
-		return &TaskError{id.Subtopology, id.Partition, "was not assigned to this member since its last join"}
-	}
-	_, wanted := b.target.Role(id)
-	_, held := b.owned.Role(id)
-	if _, offered := b.offered[id]; !wanted && !held && !offered {
-		return ErrStaleAssignment
+func (b *book) known(owned Tasks) error {
+	held := b.owned.index()
+	for _, l := range owned.lists() {
+		for _, id := range l {
+			if !b.seen[id] {
+				return &TaskError{id.Subtopology, id.Partition, "was not assigned to this member since its last join"}
+			}
+			_, wanted := b.wanted[id]
+			_, holds := held[id]
+			if _, offered := b.offered[id]; !wanted && !holds && !offered {
+				return ErrStaleAssignment
+			}
+		}
 	}
 	return nil
 }
 
 // finished reports whether a set holds nothing outside the target.
 func (b *book) finished(owned Tasks) bool {
-	for r, l := range owned.lists() {
-		for _, id := range l {
-			if !slices.Contains(b.target.lists()[r], id) {
-				return false
-			}
+	for id, role := range owned.index() {
+		if to, wanted := b.wanted[id]; !wanted || to != role {
+			return false
 		}
 	}
 	return true
@@ -128,12 +128,8 @@ func (m *Machine) OnAcknowledge(now time.Time, s Snapshot, owned Tasks) error {
 	if err := owned.check(); err != nil {
 		return err
 	}
-	for _, l := range owned.lists() {
-		for _, id := range l {
-			if err := b.known(id); err != nil {
-				return err
-			}
-		}
+	if err := b.known(owned); err != nil {
+		return err
 	}
 	b.acked = s.Version
 	if s.Lost {

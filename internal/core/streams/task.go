@@ -165,10 +165,10 @@ func (t Tasks) check() error {
 
 // union is t with the tasks of o that t does not hold in any role.
 func (t Tasks) union(o Tasks) Tasks {
-	out := t.Clone()
+	out, holds := t.Clone(), t.index()
 	for r, ts := range o.lists() {
 		for _, id := range ts {
-			if _, held := t.Role(id); !held {
+			if _, held := holds[id]; !held {
 				l := out.role(Role(r))
 				*l = append(*l, id)
 			}
