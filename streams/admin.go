@@ -19,7 +19,7 @@ import (
 //
 // Errors: [*GroupTypeError] if there is no such group, [*BrokerError] with
 // NON_EMPTY_GROUP while it has members, a [*kafka.OpError] for each topic that
-// stayed.
+// stayed, the group being deleted.
 func Delete(ctx context.Context, c Kafka, group string, internalTopics bool) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -53,7 +53,7 @@ func Delete(ctx context.Context, c Kafka, group string, internalTopics bool) err
 	if err != nil || !internalTopics {
 		return leftOpen(err, open)
 	}
-	return deleteTopics(ctx, c, internalOf(g.Topology))
+	return leftOpen(deleteTopics(ctx, c, internalOf(g.Topology)), true) // the group is gone
 }
 
 // internalOf are the internal topics of a topology that are no sources.

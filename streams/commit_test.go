@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -157,10 +158,12 @@ func TestP8ACommitThatALossOvertookIsNotRepeated(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- m.Commit(t.Context(), map[kafka.TopicPartition]kafka.Commit{tp("in", 0): at(5)}) }()
 		time.Sleep(10 * time.Second) // it waits for longer and longer
+		synctest.Wait()
 		sent := len(b.commits)
 		w.co.fails(110, 1)
 		_, _ = m.Heartbeat(t.Context())
 		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
 		if s := m.Snapshot(); s.Incarnation == first || len(m.Owned().Active) != 1 || len(b.commits) != sent {
 			t.Fatalf("the task is not back, or a commit came between: %+v", s)
 		}

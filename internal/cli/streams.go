@@ -169,17 +169,22 @@ func streamsDeleteCommand(a *app) *cobra.Command {
 			joinExample("older", "", "kill $!; wait; ottla streams delete older --yes --internal-topics"),
 		Args: takes("GROUP"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if !yes {
-				return usagef("ottla streams delete: this deletes the group's offsets; say --yes")
-			}
-			return a.withCluster(func(ctx context.Context, c *client) error {
-				ctx, cancel := context.WithTimeout(ctx, a.shared.timeout)
+			return a.withCluster(func(_ context.Context, c *client) error {
+				if !yes {
+					if err := a.confirm("delete " + args[0] + " and all offsets of it? [y/N] "); err != nil {
+						return err
+					}
+				}
+				work, cancel := a.changing()
 				defer cancel()
-				return streams.Delete(ctx, c, args[0], internal)
+				if err := streams.Delete(work, c, args[0], internal); err != nil {
+					return changed(err)
+				}
+				return a.done(map[string][]string{"deleted": {args[0]}}, "deleted "+args[0])
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&internal, "internal-topics", false, "delete its repartition topics and changelogs too")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
-	return cmd
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return outputFlag(cmd)
 }

@@ -33,6 +33,9 @@ func streamsJoinCommand(a *app) *cobra.Command {
 			if f.group == "" || f.topology == "" {
 				return usagef("ottla streams join needs --group and --topology")
 			}
+			if f.delay < 0 {
+				return usagef("--delay-ack %s: must not be negative", f.delay)
+			}
 			t, err := readTopology(f.topology)
 			if err != nil {
 				return err
@@ -82,20 +85,24 @@ func joinStreams(ctx context.Context, a *app, c *client, f joinFlags, t streams.
 	m, err := streams.Join(ctx, c, streams.Config{
 		Group: f.group, Topology: t, MemberID: f.member, InstanceID: f.instance, ProcessID: f.process,
 	})
-	if err != nil {
+	var bad *streams.ConfigError
+	switch {
+	case errors.As(err, &bad):
+		return asUsage(err)
+	case err != nil:
 		return err
 	}
-	defer m.Close()
 	j := &joiner{app: a, m: m, delay: f.delay}
-	if err := j.tell("joined", m.Snapshot()); err != nil {
-		return err
+	err = j.tell("joined", m.Snapshot())
+	if err == nil {
+		err = j.run(ctx)
 	}
-	err = j.run(ctx)
-	if err != nil && ctx.Err() == nil {
+	left := m.Leave(a.work) // whatever ended it: a member that stays holds its tasks back for a session
+	switch {
+	case err != nil && ctx.Err() == nil:
 		return err
-	}
-	if err := m.Leave(a.work); err != nil {
-		return err
+	case left != nil:
+		return left
 	}
 	return j.tell("left", streams.Snapshot{})
 }
@@ -164,12 +171,18 @@ func (j *joiner) acknowledge(ctx context.Context, s streams.Snapshot) error {
 	if err != nil {
 		return err
 	}
-	now, err := j.m.Heartbeat(ctx)
-	if err != nil || now.Incarnation != s.Incarnation {
-		return ctx.Err() // the next snapshot tells what became of it
+	for { // the heartbeat that has it may fail for as long as the coordinator is away
+		now, err := j.m.Heartbeat(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case now.Incarnation != s.Incarnation || errors.Is(err, streams.ErrClosed):
+			return nil // the next snapshot tells what became of it
+		case err == nil:
+			s.Target, s.Epoch = j.table.Tasks(), now.Epoch
+			return j.tell("acknowledged", s)
+		}
 	}
-	s.Target, s.Epoch = j.table.Tasks(), now.Epoch
-	return j.tell("acknowledged", s)
 }
 
 // tell writes one event.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 
 	"github.com/ottla/ottla/streams"
@@ -43,6 +44,9 @@ func readTopology(path string) (streams.Topology, error) {
 	if err := dec.Decode(&file); err != nil {
 		return streams.Topology{}, usagef("--topology %s: %v", path, err)
 	}
+	if dec.More() {
+		return streams.Topology{}, usagef("--topology %s: something follows the topology", path)
+	}
 	t := streams.Topology{Epoch: file.Epoch, JavaOrder: file.JavaOrder}
 	for _, s := range file.Subtopologies {
 		t.Subtopologies = append(t.Subtopologies, streams.Subtopology{
@@ -64,20 +68,23 @@ func internalTopics(fs []topicFile) []streams.InternalTopic {
 	return out
 }
 
-// topologyOf is a topology in the form of the file.
+// topologyOf is a topology in the form of the file: no list is null. Copartition
+// groups are not described by brokers.
 func topologyOf(t *streams.Topology) *topologyFile {
 	topics := func(ts []streams.InternalTopic) []topicFile {
 		out := []topicFile{}
 		for _, t := range ts {
-			out = append(out, topicFile{t.Name, t.Partitions, t.Replicas, t.Configs})
+			configs := map[string]string{}
+			maps.Copy(configs, t.Configs)
+			out = append(out, topicFile{t.Name, t.Partitions, t.Replicas, configs})
 		}
 		return out
 	}
 	out := &topologyFile{Epoch: t.Epoch, Subtopologies: []subtopologyFile{}}
 	for _, s := range t.Subtopologies {
 		out.Subtopologies = append(out.Subtopologies, subtopologyFile{
-			ID: s.ID, Sources: s.Sources, RepartitionSinks: s.RepartitionSinks,
-			Repartitions: topics(s.Repartitions), Changelogs: topics(s.Changelogs), Copartition: s.CopartitionGroups,
+			ID: s.ID, Sources: append([]string{}, s.Sources...), RepartitionSinks: append([]string{}, s.RepartitionSinks...),
+			Repartitions: topics(s.Repartitions), Changelogs: topics(s.Changelogs), Copartition: append([][]string{}, s.CopartitionGroups...),
 		})
 	}
 	return out
