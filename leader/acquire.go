@@ -92,7 +92,7 @@ func (e *Elector) initUntil(ctx context.Context, id string, pair lead.Token, lim
 			e.coords.forget(id)
 		}
 		last = failed(ErrProducer, id, "take the epoch", err)
-		if serr := task.Sleep(ctx, backoff(tries)); serr != nil {
+		if serr := task.Sleep(ctx, pause(code, tries)); serr != nil {
 			return lead.NoToken, failed(ErrProducer, id, "take the epoch", errors.Join(serr, err))
 		}
 	}
@@ -173,6 +173,6 @@ func (c *campaign) giveBack(l *leaseWriter) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), min(c.e.cfg.RequestTimeout, c.e.cfg.Lease))
 	defer cancel()
 	if err := l.write(ctx, leaseRecord{from: c.e.cfg.now(), clear: true}, func() error { return nil }); err == nil || !IsFence(err) {
-		_ = l.burn(ctx)
+		_ = l.burn(ctx, 0)
 	}
 }

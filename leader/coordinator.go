@@ -175,6 +175,17 @@ func (c *coordinators) describeOnce(ctx context.Context, id string) (lead.Epoch,
 	return lead.Epoch{Pair: pair, State: s.State}, s.ErrorCode, nil
 }
 
+// pause is backoff after an answer. Markers, which code 51 waits for, are
+// written within milliseconds, or not before replicas are back: for the first
+// tenths of a second the pauses stay short.
+func pause(code int16, n int) time.Duration {
+	const short, tries = 3, 24 // 8 ms at most
+	if code != kerr.ConcurrentTransactions.Code {
+		return backoff(n)
+	}
+	return backoff(max(min(n, short), n-tries+short))
+}
+
 // backoff is how long try number n waits before it is repeated: from 2 ms, as
 // markers of the last transaction are written within a few, to half a second.
 func backoff(n int) time.Duration {

@@ -259,6 +259,76 @@ func TestI1I3I5AResignationInItsOrder(t *testing.T) {
 	})
 }
 
+// A fenced re-init aborts what the successor has open, and so takes the role
+// from it: here that would be its grant.
+func TestI5ABurnDoesNotMeetTheSuccessorsGrant(t *testing.T) {
+	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+		ta, b := win(t, s.member("a"), "r"), s.member("b")
+		next := s.candidate(b, "r")
+		time.Sleep(time.Second)
+		granting, resigned := make(chan struct{}), make(chan struct{})
+		var cleared, once atomic.Bool
+		s.links["a"].set(func(l *link) {
+			l.before = func(req kmsg.Request) {
+				switch req.Key() {
+				case 26:
+					cleared.Store(true)
+				case 22, 65: // the first step of the burn
+					if cleared.Load() {
+						<-granting
+					}
+				}
+			}
+		})
+		s.links["b"].set(func(l *link) {
+			l.before = func(req kmsg.Request) {
+				if req.Key() == 26 && !once.Swap(true) {
+					close(granting)
+					<-resigned
+				}
+			}
+		})
+		if err := ta.Resign(within(t, time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		close(resigned)
+		tb, _ := s.after(next, time.Minute)
+		if st := b.Stats(); tb.Err() != nil || st.LostRaces != 0 {
+			t.Errorf("%v; %d races lost", tb.Err(), st.LostRaces)
+		}
+	})
+}
+
+// A candidate gets the time for its mint, which burns the pair as well; without
+// one there is nothing to wait for.
+func TestI5ACandidatesMintIsTheBurn(t *testing.T) {
+	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+		ta, b := win(t, s.member("a"), "r"), s.member("b")
+		next := s.candidate(b, "r")
+		time.Sleep(time.Second)
+		all := s.journal()
+		if err := ta.Resign(within(t, time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		tb, _ := s.after(next, time.Minute)
+		if got := fmt.Sprint(steps(all(), "a")); got != "[registration tombstone end true]" {
+			t.Errorf("beside the successor's mint: %s", got)
+		}
+		began := time.Now() // a is in the roster, and does not come
+		if err := tb.Resign(within(t, time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the resignation took %v", took)
+		}
+		s.with(func(m *model.Cluster) {
+			if tx, _ := m.Transaction("r"); tx.ID != tb.Token().ID || tx.Epoch != tb.Token().Epoch+2 {
+				t.Errorf("the coordinator is at %d:%d, the pair was %v", tx.ID, tx.Epoch, tb.Token())
+			}
+		})
+	})
+}
+
 func TestI4AResignationWaitsForTheRenewalUnderWay(t *testing.T) {
 	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
 		ta := win(t, s.member("a"), "r")

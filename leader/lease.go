@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -61,6 +62,7 @@ func (l *leaseWriter) join(ctx context.Context, rec leaseRecord, alive func() er
 }
 
 func (l *leaseWriter) run(ctx context.Context, rec leaseRecord, alive func() error) error {
+	var last int16
 	for {
 		act, ok := l.w.Next()
 		if !ok {
@@ -71,7 +73,7 @@ func (l *leaseWriter) run(ctx context.Context, rec leaseRecord, alive func() err
 			return err
 		}
 		if act.Attempt > 1 {
-			if err := task.Sleep(ctx, backoff(act.Attempt-1)); err != nil {
+			if err := task.Sleep(ctx, pause(last, act.Attempt-1)); err != nil {
 				l.w.GiveUp(false)
 				return &late{act.Step, l.w.MayHaveHappened(), err}
 			}
@@ -84,6 +86,7 @@ func (l *leaseWriter) run(ctx context.Context, rec leaseRecord, alive func() err
 		if err != nil {
 			a = lead.Answer{Code: lead.NoAnswer, Unsent: !kafka.MayHaveHappened(err)}
 		}
+		last = a.Code
 		l.w.OnAnswer(l.e.cfg.now().Local, a)
 		if err != nil && ctx.Err() != nil {
 			l.w.GiveUp(false)
@@ -231,30 +234,52 @@ func (l *leaseWriter) headers() []kafka.Header {
 
 // burn makes the pair useless, by two re-inits: after one of them a re-init
 // with the pair would be answered with the new one. A successor's mint does
-// the same, and is no error.
-func (l *leaseWriter) burn(ctx context.Context) error {
-	pair := l.w.Pair()
+// the same. It is looked for before each, for a fenced re-init aborts what the
+// successor has open; until the local time given it is waited for.
+func (l *leaseWriter) burn(ctx context.Context, until time.Duration) error {
+	pair, answered := l.w.Pair(), true
 	for done, tries := 0, 1; done < 2; tries++ {
-		got, code, err := l.e.coords.init(ctx, l.role, pair, l.e.cfg.transactionTimeout())
-		switch {
-		case err == nil && lead.Fenced(code):
+		wait, over := l.succeeded(ctx, pair, answered)
+		if over {
 			return nil
-		case err == nil && code == 0:
-			pair = got
-			done++
-			continue
-		case err == nil:
-			err = kafka.CodeError(code, nil)
-			if r := lead.React(code); r != lead.Again && r != lead.Elsewhere && r != lead.Unsure {
-				return err
+		}
+		code, err := kerr.ConcurrentTransactions.Code, error(nil)
+		if !wait && (done > 0 || l.e.cfg.now().Local >= until) {
+			var got lead.Token
+			got, code, err = l.e.coords.init(ctx, l.role, pair, l.e.cfg.transactionTimeout())
+			answered = err == nil
+			if answered && code == 0 {
+				pair, done, tries = got, done+1, 0
+				continue
 			}
+		}
+		switch r := lead.React(code); {
 		case hopeless(err):
 			return err
+		case err == nil && r == lead.Lost:
+			return nil
+		case err == nil && r != lead.Again && r != lead.Elsewhere && r != lead.Unsure:
+			return kafka.CodeError(code, nil)
+		case err != nil || r != lead.Again:
+			l.e.coords.forget(l.role)
 		}
-		l.e.coords.forget(l.role)
-		if serr := task.Sleep(ctx, backoff(tries)); serr != nil {
-			return errors.Join(serr, err)
+		if serr := task.Sleep(ctx, pause(code, tries)); serr != nil {
+			return errors.Join(serr, err, kafka.CodeError(code, nil))
 		}
 	}
 	return nil
+}
+
+// succeeded asks the coordinator whether it has another pair by now. After a
+// re-init without an answer that may be this process's own. wait says that a
+// transaction is being ended. Where it cannot be told, as before Kafka 3.0,
+// nothing is said.
+func (l *leaseWriter) succeeded(ctx context.Context, pair lead.Token, answered bool) (wait, over bool) {
+	ctx, cancel := context.WithTimeout(ctx, l.e.cfg.RequestTimeout)
+	defer cancel()
+	d, code, err := l.e.coords.describeOnce(ctx, l.role)
+	if err != nil || code != 0 {
+		return false, false
+	}
+	return strings.HasPrefix(d.State, lead.StatePrepare), d.Pair != pair && (answered || d.State != lead.StateEmpty)
 }

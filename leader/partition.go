@@ -74,6 +74,12 @@ func (p *partition) fold(role string) (f *lead.Fold, change <-chan struct{}, ok 
 	return r.fold.Clone(), r.changed, p.read
 }
 
+// contested reports whether the roster of a role has another member.
+func (p *partition) contested(role, but string) bool {
+	f, _, _ := p.fold(role)
+	return slices.ContainsFunc(f.Roster(), func(m lead.Member) bool { return m.Name != but })
+}
+
 // known are the roles with a record in the partition.
 func (p *partition) known() []string {
 	p.mu.Lock()

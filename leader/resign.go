@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/ottla/ottla/internal/core/lead"
 	"github.com/ottla/ottla/internal/task"
@@ -15,6 +16,10 @@ const (
 	tail  after = iota // it stays a candidate, behind all others
 	leave              // it leaves
 )
+
+// headStart is how long the pair is left to a candidate to burn, whose mint would
+// wait for the re-inits.
+const headStart = 100 * time.Millisecond
 
 // Resign gives the role up: Done closes first, then what is being written is
 // waited for, this process goes to the roster's tail, the lease is cleared, and
@@ -60,7 +65,11 @@ func (t *Term) release(ctx context.Context, then after) error {
 		t.left.cleared, t.left.burned = true, err != nil // a successor has burned it already
 	}
 	if !t.left.burned {
-		if err := t.lease.burn(ctx); err != nil {
+		until := time.Duration(0)
+		if t.p.contested(t.role, t.Member()) {
+			until = t.e.cfg.now().Local + headStart
+		}
+		if err := t.lease.burn(ctx, until); err != nil {
 			return &Error{Kind: ErrProducer, Role: t.role, Op: "make the pair useless", Err: err}
 		}
 	}

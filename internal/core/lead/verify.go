@@ -20,6 +20,7 @@ const (
 	StateOngoing        = "Ongoing"
 	StateCompleteCommit = "CompleteCommit"
 	StateCompleteAbort  = "CompleteAbort"
+	StatePrepare        = "Prepare" // the beginning of those in which an end is being written
 )
 
 // Epoch is what the coordinator of the role's transactional id says.
