@@ -40,12 +40,29 @@ func TestP50AClientAboveThePinIsAnInvalidConfiguration(t *testing.T) {
 	}
 }
 
+func TestP50ALeaderWhoseClientLeavesThePinStops(t *testing.T) {
+	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+		ta := win(t, s.member("a"), "r")
+		s.links["a"].set(func(l *link) {
+			l.edit = func(req kmsg.Request, resp kmsg.Response) {
+				if req.Key() == 24 {
+					resp.SetVersion(4)
+				}
+			}
+		})
+		time.Sleep(brief.Renew + time.Second)
+		if err := ta.Err(); !errors.Is(err, ErrInvalidConfig) {
+			t.Error(err)
+		}
+	})
+}
+
 // A renewal finds the partition's leader and the coordinator anew by its own
 // answers: here nothing else tells, as no Fetch arrives.
 func TestG3ARenewalGoesToWhereThePartitionMoved(t *testing.T) {
 	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
-		ta := win(t, s.member("a"), "r")
-		s.links["a"].setCut(true, func(key int16) bool { return key == 1 })
+		ta := win(t, s.member("a", func(c *Config) { c.FetchWait = time.Hour }), "r")
+		s.links["a"].setCut(true, func(key int16) bool { return key == 1 }) // unnoticed for an hour
 		for to := range kafka.NodeID(3) {
 			s.with(func(m *model.Cluster) { m.MoveLeader(placeOf("r"), to+1) })
 			time.Sleep(2 * brief.Renew)

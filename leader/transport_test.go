@@ -244,6 +244,9 @@ func TestG4G5G6TheEndIsToldOnceWithItsReason(t *testing.T) {
 		if !errors.Is(ta.Err(), ErrResigned) {
 			t.Error("the reason changed")
 		}
+		if left := ta.Left(); left > 0 {
+			t.Errorf("after the end %v are left", left)
+		}
 	})
 }
 

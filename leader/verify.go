@@ -50,9 +50,11 @@ func (e *Elector) observe(ctx context.Context, role string, tok *Token) (Verdict
 		if err != nil {
 			return Indeterminate, State{}, err
 		}
-		about := r.Lease.Token
+		about := lead.NoToken
 		if tok != nil {
 			about = *tok
+		} else if r.Led {
+			about = r.Lease.Token
 		}
 		v, why := lead.Verify(about, d, r)
 		if v == Indeterminate && tries < observeTries {
