@@ -60,7 +60,7 @@ func TestRealJavaReadsEveryCodec(t *testing.T) {
 		onReal(t, text, "produce", topic, "-z", codec, "-H", "codec="+codec).want(t, "")
 	}
 	out, err := real.Tool("consumer.ConsoleConsumer", "--include", prefix+".*", "--from-beginning", "--max-messages", strconv.Itoa(500*len(javaCodecs)),
-		"--timeout-ms", "30000", "--property", "print.headers=true")
+		"--timeout-ms", "120000", "--property", "print.headers=true")
 	if err != nil {
 		t.Error(err)
 	}

@@ -261,7 +261,7 @@ func TestRealExpiry(t *testing.T) {
 			t.Run("Scenario3 a transaction that is open too long", func(t *testing.T) {
 				t.Parallel()
 				s := realScript(t, level)
-				s.timeout = 1000
+				s.timeout = 5000 // what is done before must be done in time
 				p := s.takeOver()
 				s.want("add", s.add(p, 0), 0)
 				s.want("produce", s.produce(11, p, 0, 0), 0)

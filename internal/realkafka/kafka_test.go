@@ -25,7 +25,7 @@ func TestOneBrokerServesJavasTools(t *testing.T) {
 	if out, err := one.ToolInput("a\nb\nc\n", "ConsoleProducer", "--topic", "tools"); err != nil {
 		t.Fatal(err, out)
 	}
-	out, err := one.Tool("consumer.ConsoleConsumer", "--topic", "tools", "--from-beginning", "--max-messages", "3", "--timeout-ms", "20000")
+	out, err := one.Tool("consumer.ConsoleConsumer", "--topic", "tools", "--from-beginning", "--max-messages", "3", "--timeout-ms", "120000")
 	if err != nil {
 		t.Fatal(err)
 	}

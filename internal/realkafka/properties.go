@@ -64,8 +64,8 @@ func (p *properties) String() string {
 // does not know are ignored by it.
 const quick = `
 auto.create.topics.enable=false
-broker.session.timeout.ms=2000
-broker.heartbeat.interval.ms=200
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=300
 group.initial.rebalance.delay.ms=0
 group.streams.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=100
