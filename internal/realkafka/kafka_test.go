@@ -5,6 +5,7 @@ package realkafka
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -13,6 +14,20 @@ var one *Cluster
 
 func TestMain(m *testing.M) {
 	os.Exit(Run(m, Options{}, func(c *Cluster) { one = c }))
+}
+
+// TestTheTestsThatNeedAClusterAreKnown, and only they: one that is not would run
+// without.
+func TestTheTestsThatNeedAClusterAreKnown(t *testing.T) {
+	names := onKafka()
+	for name, want := range map[string]bool{
+		"TestBrokersOfThreeComeAndGo": true, "TestSecureListenersServe": true, t.Name(): true,
+		"TestMain": false, "TestReservedPortsAreHeld": false,
+	} {
+		if slices.Contains(names, name) != want {
+			t.Errorf("%s is taken for one: %v, want %v; all: %v", name, !want, want, names)
+		}
+	}
 }
 
 func TestOneBrokerServesJavasTools(t *testing.T) {

@@ -4,8 +4,12 @@ package realkafka
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -29,13 +33,27 @@ func Start(tb testing.TB, o Options) *Cluster {
 	return r.cluster
 }
 
-// Run starts a cluster for all tests of a package, hands it to set, runs them
-// and returns the exit status for TestMain. Without a Kafka the status is 1.
+// Run runs the tests of a package and returns the exit status for TestMain. It
+// starts a cluster for those in files with the build tag kafka and hands it to
+// set. Without a Kafka the status is 1.
 //
 //	func TestMain(m *testing.M) {
 //		os.Exit(realkafka.Run(m, realkafka.Options{}, func(c *realkafka.Cluster) { kafka = c }))
 //	}
+//
+// Where the command line picks no tests, all others run first, so that a
+// cluster of three is held for no longer than it is needed: only one process of
+// a machine has one.
 func Run(m *testing.M, o Options, set func(*Cluster)) int {
+	flag.Parse()
+	first := 0
+	if names := onKafka(); len(names) > 0 && !picked() {
+		these := "^(" + strings.Join(names, "|") + ")$"
+		choose("test.skip", these)
+		first = m.Run()
+		choose("test.skip", "")
+		choose("test.run", these)
+	}
 	r, err := begin(context.Background(), o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -46,5 +64,45 @@ func Run(m *testing.M, o Options, set func(*Cluster)) int {
 	if kept := r.end(status != 0); kept != "" {
 		fmt.Fprintf(os.Stderr, "the logs of the brokers are kept in %s\n", kept)
 	}
-	return status
+	return max(first, status)
+}
+
+// picked reports whether the command line says which tests to run, or to do
+// something else than run tests.
+func picked() bool {
+	for _, name := range []string{"test.run", "test.skip", "test.list", "test.bench", "test.fuzz"} {
+		if f := flag.Lookup(name); f != nil && f.Value.String() != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func choose(name, tests string) {
+	if err := flag.Set(name, tests); err != nil {
+		panic(err) // package testing has these flags
+	}
+}
+
+var (
+	taggedKafka = regexp.MustCompile(`(?m)^//go:build kafka\b`)
+	testFunc    = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+)
+
+// onKafka names the tests of the files with the build tag kafka in the current
+// folder, which is the package's. No others can know of the cluster.
+func onKafka() (names []string) {
+	files, _ := filepath.Glob("*_test.go")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil || !taggedKafka.Match(text) {
+			continue
+		}
+		for _, m := range testFunc.FindAllSubmatch(text, -1) {
+			if name := string(m[1]); name != "TestMain" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
