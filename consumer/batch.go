@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/ottla/ottla/internal/core/fetch"
+	"github.com/ottla/ottla/internal/core/group"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/record"
 	"github.com/ottla/ottla/record/compress"
@@ -21,6 +22,7 @@ type Batch struct {
 	payload   []byte
 	from      kafka.Offset // records below it are not handed out
 	ctx       context.Context
+	work      *group.Work // in the book of a member, where handlers or marks finish it
 }
 
 func newBatch(l fetch.Loan, b record.Batch) Batch {

@@ -146,13 +146,12 @@ func (c *Consumer) Seek(tp kafka.TopicPartition, to Start) error {
 		return err
 	}
 	ok := false
+	defer lockBook(c.group)()
 	c.do(func(m *fetch.Machine) { ok = m.Seek(tp, to.at) })
-	if ok {
-		c.group.sought(tp, to)
-	}
 	if !ok {
 		return notAssigned("seek", tp)
 	}
+	c.group.soughtLocked(tp, to)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -179,6 +180,42 @@ func TestG33WhatIsReadAgainAfterASeekBackIsCommitted(t *testing.T) {
 		}
 		if o := w.committed(c, tp("t", 0)); o != 6 {
 			w.t.Errorf("committed %d, want what was finished since the seek", o)
+		}
+	})
+}
+
+// Mutation: a seek that the book hears of only once reading has begun.
+func TestG33_G37ASeekBackInOnAssignedIsWhereTheGroupGoesOn(t *testing.T) {
+	inGroups(t, map[string]int{"t": 1}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
+		w.produce("t", 0, numbers(0, 10)...)
+		first := w.member(GroupConfig{Protocol: protocol})
+		newReader(w.t, first).until(ctx, 10)
+		if err := errors.Join(first.Commit(ctx), first.Shutdown(ctx)); err != nil {
+			w.t.Fatal(err)
+		}
+		again := w.member(GroupConfig{Protocol: protocol, OnAssigned: func(c *Consumer, at map[kafka.TopicPartition]kafka.Commit) {
+			if err := c.Seek(tp("t", 0), AtOffset(2)); err != nil || at[tp("t", 0)].Offset != 10 {
+				w.t.Errorf("%v: %v", at, err)
+			}
+		}})
+		end, cancel := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() {
+			done <- again.Run(end, func(ctx context.Context, b Batch) error {
+				if b.First() == 2 {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}()
+		settle(12 * time.Second)
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+		if o := w.committed(w.member(GroupConfig{Protocol: protocol}), tp("t", 0)); o != 3 {
+			w.t.Errorf("committed %d, want what was done since the seek", o)
 		}
 	})
 }

@@ -49,8 +49,8 @@ func (m *member) close() {
 	m.watch.Close()
 }
 
-// sought notes that the user moved a position.
-func (m *member) sought(tp kafka.TopicPartition, to Start) {
+// soughtLocked notes that the user moved a position.
+func (m *member) soughtLocked(tp kafka.TopicPartition, to Start) {
 	if m == nil {
 		return
 	}
@@ -58,8 +58,6 @@ func (m *member) sought(tp kafka.TopicPartition, to Start) {
 	if !ok {
 		o = -1 // the broker is to tell
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.book.Seek(tp, o)
 }
 

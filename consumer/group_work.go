@@ -7,19 +7,26 @@ import (
 	"github.com/ottla/ottla/kafka"
 )
 
-// handed notes that a batch reaches the user of a group.
-func (m *member) handed(b Batch) {
+// lockBook is called, before the consumer's mutex is taken, by who hands batches out
+// or moves positions, so that the book has no work of before a seek.
+func lockBook(m *member) (unlock func()) {
+	if m == nil {
+		return func() {}
+	}
+	m.mu.Lock()
+	return m.mu.Unlock
+}
+
+// handedLocked notes that a batch reaches the user of a group.
+func (m *member) handedLocked(b *Batch) {
 	if m == nil {
 		return
 	}
 	m.busy.Store(time.Now().UnixNano())
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.running || m.cfg.Commits != CommitMarked {
-		return
+	if m.running || m.cfg.Commits == CommitMarked {
+		b.work = workOf(*b)
+		m.book.HandOut(b.work)
 	}
-	w := workOf(b)
-	m.book.HandOut(w)
 }
 
 // workOf is a batch as the book knows it.

@@ -153,19 +153,19 @@ func (c *Consumer) settle(batches []Batch, loans []fetch.Loan) ([]Batch, error) 
 			c.cfg.OnReset(PositionReset(r))
 		}
 	}
+	unlock := lockBook(c.group)
 	c.mu.Lock()
 	kept := batches[:0]
 	for i, b := range batches {
 		if loans[i].Current() {
+			c.group.handedLocked(&b)
 			kept = append(kept, b)
 			c.buffers.given(b)
 		}
 		c.releaseLocked(loans[i])
 	}
 	c.mu.Unlock()
-	for _, b := range kept {
-		c.group.handed(b)
-	}
+	unlock()
 	clear(batches[len(kept):])
 	return kept, news.Err
 }
@@ -211,15 +211,9 @@ func (c *Consumer) Batches(ctx context.Context) iter.Seq2[Batch, error] {
 		for {
 			b, l, err := c.next(ctx)
 			if err == nil {
-				c.mu.Lock()
-				if !c.machine.Deliver(l) { // overtaken
-					c.mu.Unlock()
+				if !c.handOut(&b, l) {
 					continue
 				}
-				c.releaseLocked(l)
-				c.buffers.given(b)
-				c.mu.Unlock()
-				c.group.handed(b)
 				c.ahead.start()
 				c.kick()
 			}
@@ -228,6 +222,21 @@ func (c *Consumer) Batches(ctx context.Context) iter.Seq2[Batch, error] {
 			}
 		}
 	}
+}
+
+// handOut moves the position behind a batch that goes to the user, and reports
+// false if it was overtaken.
+func (c *Consumer) handOut(b *Batch, l fetch.Loan) bool {
+	defer lockBook(c.group)()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.machine.Deliver(l) {
+		return false
+	}
+	c.group.handedLocked(b)
+	c.releaseLocked(l)
+	c.buffers.given(*b)
+	return true
 }
 
 // Records ranges over records as they come. Each step is a record, with a nil
@@ -269,11 +278,19 @@ func (c *actor) yieldAll(ctx context.Context, b Batch, l fetch.Loan, yield func(
 		}
 		c.do(func(m *fetch.Machine) { m.Return(l, next, done) })
 	}()
-	c.group.handed(b)
-	seen, first := c.interrupts.Load(), true
+	seen := c.interrupts.Load()
+	unlock := lockBook(c.group)
+	current := c.mayYield(ctx, l)
+	if current {
+		c.group.handedLocked(&b)
+	}
+	unlock()
+	if !current {
+		return true
+	}
 	for o, r := range b.Records() {
-		if n := c.interrupts.Load(); first || n != seen { // something came since the batch was taken
-			if seen, first = n, false; !c.mayYield(ctx, l) {
+		if n := c.interrupts.Load(); n != seen { // something came since the batch was taken
+			if seen = n; !c.mayYield(ctx, l) {
 				return true
 			}
 		}

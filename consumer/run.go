@@ -193,13 +193,7 @@ func (r *runner) poll() error {
 // add queues a batch behind those of its partition, and pauses a partition
 // that has enough.
 func (r *runner) add(b Batch) {
-	j := &job{batch: b, work: workOf(b)}
-	r.m.mu.Lock()
-	ok := r.m.book.HandOut(j.work)
-	r.m.mu.Unlock()
-	if !ok {
-		return
-	}
+	j := &job{batch: b, work: b.work}
 	tp := b.TopicPartition()
 	r.mu.Lock()
 	defer r.mu.Unlock()

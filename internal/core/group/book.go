@@ -39,10 +39,13 @@ type Work struct {
 // NewBook makes an empty book.
 func NewBook() *Book { return &Book{pages: map[kafka.TopicPartition]*page{}} }
 
-// Open begins the page of a partition that is read from an offset on. Its
-// committed offset is that one if committed says so.
+// Open begins the page of a partition that is read from an offset on, or from where
+// it was sought to before. Its committed offset is that one if committed says so.
 func (b *Book) Open(tp kafka.TopicPartition, at kafka.Commit, committed bool) {
-	p := &page{mark: at, committed: -1, sent: -1}
+	p := b.pages[tp]
+	if p == nil {
+		p = &page{mark: at, committed: -1, sent: -1}
+	}
 	if committed {
 		p.committed = at.Offset
 	}
@@ -54,7 +57,8 @@ func (b *Book) Open(tp kafka.TopicPartition, at kafka.Commit, committed bool) {
 func (b *Book) Seek(tp kafka.TopicPartition, to kafka.Offset) {
 	p := b.pages[tp]
 	if p == nil {
-		return
+		p = &page{committed: -1}
+		b.pages[tp] = p
 	}
 	p.work, p.sent = nil, -1
 	p.mark = kafka.Commit{Offset: to, LeaderEpoch: kafka.NoEpoch}
@@ -64,17 +68,16 @@ func (b *Book) Seek(tp kafka.TopicPartition, to kafka.Offset) {
 // Close ends the page of a partition.
 func (b *Book) Close(tp kafka.TopicPartition) { delete(b.pages, tp) }
 
-// HandOut enters work. It reports false if the partition has no page.
-func (b *Book) HandOut(w *Work) bool {
+// HandOut enters work, if the partition has a page.
+func (b *Book) HandOut(w *Work) {
 	p := b.pages[w.TopicPartition]
-	if p == nil || w.Next <= w.First {
-		return false
+	if p == nil {
+		return
 	}
 	if p.mark.Offset < 0 { // started where the broker said, which nobody told
 		p.mark.Offset = w.First
 	}
 	p.work = append(p.work, w)
-	return true
 }
 
 // Finish says that all of w is done. Doing so twice, or after the partition

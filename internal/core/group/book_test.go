@@ -33,9 +33,7 @@ func TestG31G33AGapOfUnfinishedWorkHoldsTheWatermark(t *testing.T) {
 	b := opened(5)
 	one, two, three := work(5, 10), work(10, 20), work(20, 25)
 	for _, w := range []*Work{one, two, three} {
-		if !b.HandOut(w) {
-			t.Fatal("refused")
-		}
+		b.HandOut(w)
 	}
 	b.Finish(two)
 	wantDue(t, b, -1)
@@ -160,7 +158,8 @@ func TestB188NothingOfALostPartitionIsCommitted(t *testing.T) {
 	b.HandOut(w)
 	b.Close(a0)
 	b.Finish(w)
-	if len(b.Due(nil)) > 0 || b.HandOut(work(10, 20)) {
+	b.HandOut(work(10, 20))
+	if len(b.Due(nil)) > 0 || b.Unfinished(nil) > 0 {
 		t.Error("a closed page is due")
 	}
 	b.Open(a0, kafka.Commit{Offset: 50}, true)
@@ -231,4 +230,74 @@ func TestG32G33TheWatermarkIsTheLowestUnfinishedOffsetForAnyOrder(t *testing.T) 
 			}
 		}
 	}
+}
+
+// Where reading begins is told when OnAssigned has sought already. Mutation: a page
+// that is opened over the seek.
+func TestG33_F35ASeekBeforeThePageIsOpenedStands(t *testing.T) {
+	b := NewBook()
+	b.Seek(a0, 2)
+	b.Open(a0, kafka.Commit{Offset: 8}, true)
+	wantDue(t, b, 2)
+	w := work(2, 6)
+	b.HandOut(w)
+	b.Finish(w)
+	wantDue(t, b, 6)
+}
+
+// Where reading began is due with the first work, though nobody told; where it
+// began at what is committed, nothing is.
+func TestB187_G31WorkTellsWhereReadingBegan(t *testing.T) {
+	b := NewBook()
+	b.Open(a0, kafka.Commit{Offset: -1}, false)
+	wantDue(t, b, -1)
+	b.Begin(a0, kafka.Commit{Offset: -1})
+	wantDue(t, b, -1)
+	w := work(7, 9)
+	b.HandOut(w)
+	wantDue(t, b, 7)
+	b.Begin(a0, kafka.Commit{Offset: 8})
+	wantDue(t, b, 7)
+	other := NewBook()
+	other.Open(a0, kafka.Commit{Offset: -1}, false)
+	other.Begin(a0, kafka.Commit{Offset: 8})
+	wantDue(t, other, 8)
+	other.Begin(a0, kafka.Commit{Offset: 9})
+	wantDue(t, other, 8)
+}
+
+// Work that is given back is waited for by nobody and holds the watermark.
+func TestG38WorkThatIsGivenBackIsNotFinished(t *testing.T) {
+	b := opened(0)
+	one, two := work(0, 5), work(5, 9)
+	one.Since, two.Since = time.Unix(1, 0), time.Unix(2, 0)
+	b.HandOut(one)
+	b.HandOut(two)
+	if n := b.Unfinished(nil); n != 2 || b.Oldest() != one {
+		t.Errorf("%d unfinished", n)
+	}
+	b.Abandon(one)
+	if n := b.Unfinished(nil); n != 1 || b.Oldest() != two {
+		t.Errorf("%d unfinished", n)
+	}
+	b.Finish(two)
+	wantDue(t, b, -1)
+	if n := b.Unfinished(nil); n != 0 || b.Oldest() != nil {
+		t.Errorf("%d unfinished", n)
+	}
+}
+
+// Mutations: marks outside of the work, or of a partition without a page.
+func TestG33MarksThatFitNoWorkDoNothing(t *testing.T) {
+	b := opened(5)
+	w := work(5, 8)
+	b.HandOut(w)
+	for _, o := range []kafka.Offset{4, 8} {
+		b.MarkAt(a0, o)
+		b.Mark(w, o)
+	}
+	b.MarkAt(kafka.TopicPartition{Topic: "other"}, 5)
+	wantDue(t, b, -1)
+	b.MarkAt(a0, 5)
+	wantDue(t, b, 6)
 }
