@@ -118,6 +118,79 @@ func TestG21_G41OnKafkaALiveGroupMovesToTheConsumerProtocolAndBack(t *testing.T)
 	copiers.oneOwner()
 }
 
+// A group of KIP-848 turns classic under load when its last member of that protocol
+// goes and classic ones stay: once it dies, once it ends in order before the group
+// has come to rest. Classic members read on, everything is handled, nothing by two
+// at a time, and the output of a group that copies in transactions is its input.
+func TestG21_G27_G41OnKafkaALiveGroupTurnsClassicWhenItsLastConsumerMemberGoes(t *testing.T) {
+	if len(protocols()) == 1 {
+		t.Log("this broker has classic groups only")
+		return
+	}
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	client := connect(ctx, t)
+	create(ctx, t, client, chaosPartitions, "falling", "fallen")
+	stop := load(ctx, t, client, "falling")
+	readers := &troupe{t: t, part: part{Bootstrap: broker.Bootstrap(), Group: "falling-readers", Topic: "falling", Session: calm}}
+	copiers := &troupe{t: t, part: part{Bootstrap: broker.Bootstrap(), Group: "falling-copiers", Topic: "falling", Session: calm, Out: "fallen"}}
+	groups := []*troupe{readers, copiers}
+	for _, g := range groups {
+		hasten(ctx, t, client, g.part.Group, session)
+		g.part.Protocol = kafka.ConsumerGroup
+		g.join(false)
+	}
+	for _, g := range groups {
+		g.settled(ctx, client, g.members[0])
+		g.part.Protocol = kafka.ClassicGroup
+		for range 2 {
+			g.settled(ctx, client, g.join(false))
+		}
+		g.isConsumer(ctx, client)
+		g.members[0].kill()
+	}
+	for _, g := range groups {
+		g.fallen(ctx, client)
+		g.part.Protocol = kafka.ConsumerGroup
+		last := g.join(false)
+		wait(ctx, t, last.name+" of "+g.part.Group, last.owns)
+		g.isConsumer(ctx, client)
+		last.stop()
+	}
+	for _, g := range groups {
+		g.fallen(ctx, client)
+	}
+	n := stop()
+	ends := ends(ctx, t, client, "falling")
+	wait(ctx, t, "all records", func() bool { return readers.covers(ends) == nil })
+	exactlyOnce(ctx, t, client, "fallen", n)
+	for _, g := range groups {
+		g.fell()
+		for _, a := range g.living() {
+			a.stop()
+		}
+		g.ended(ctx)
+		g.oneOwner()
+	}
+}
+
+func (g *troupe) isConsumer(ctx context.Context, client *cluster.Cluster) {
+	g.t.Helper()
+	if kind, _ := look(ctx, g.t, client, g.part.Group); kind != kafka.ConsumerGroup.String() {
+		g.t.Errorf("%s is a %q group with a member of the consumer protocol", g.part.Group, kind)
+	}
+}
+
+// fallen waits until a group is classic and at rest.
+func (g *troupe) fallen(ctx context.Context, client *cluster.Cluster) {
+	g.t.Helper()
+	wait(ctx, g.t, g.part.Group+" classic and at rest", func() bool {
+		kind, state := look(ctx, g.t, client, g.part.Group)
+		return kind == kafka.ClassicGroup.String() && state == "Stable"
+	})
+}
+
 // Members of ottla are replaced by members in Java and those by members of ottla,
 // one by one and under load. Meanwhile both share the partitions, and each goes on
 // at what the other has committed.
