@@ -189,14 +189,23 @@ func (l *Lane) abandon(c *Call, gen uint64) {
 		if c.state == callWriting {
 			phase = kafka.PhaseWrite
 		}
-		if l.sock != nil {
-			l.sock.flight.Abandon(c.id)
-		}
+		l.forgetLocked(c)
 	}
 	e := ending{c, nil, l.timeoutOf(c, phase, l.withLastDial(phase, context.Cause(c.Ctx)))}
 	e.takeLocked()
 	l.mu.Unlock()
 	e.finish()
+}
+
+// forgetLocked leaves the answer to a call to nobody. A call whose answer is being
+// decoded may come from the socket before; its id is another's on this one.
+func (l *Lane) forgetLocked(c *Call) {
+	if l.sock == nil {
+		return
+	}
+	if o, ok := l.sock.flight.Find(c.id); ok && o.Value.call == c {
+		l.sock.flight.Abandon(c.id)
+	}
 }
 
 // withLastDial adds why the last dial failed to the end of a context that came

@@ -345,6 +345,32 @@ func TestB071WhileAnAnswerIsDecoded(t *testing.T) {
 			}
 		})
 	})
+	t.Run("given up after the next socket has given out its id", func(t *testing.T) {
+		inWorld(t, withPlain(), rights(100*time.Second, early), func(t *testing.T, w *world) {
+			s, c, cancel := late(t, w)
+			l := w.lane(General)
+			got := start(l, c)
+			<-s.reading
+			l.mu.Lock()
+			id := c.id
+			l.mu.Unlock()
+			w.peer.Disconnect(errTestOver)
+			ask(t, l, "open")
+			w.net.SetLatency(time.Second, time.Second)
+			other := metadata("other")
+			answer := start(l, other)
+			synctest.Wait() // it is written and waits for its answer
+			if other.id != id {
+				t.Fatalf("the ids %d and %d are to be the same", other.id, id)
+			}
+			cancel()
+			await(t, got)
+			s.release <- struct{}{}
+			if o := await(t, answer); o.err != nil || markOf(o.resp) != "other" {
+				t.Errorf("the other call got %q, %v", markOf(o.resp), o.err)
+			}
+		})
+	})
 	t.Run("lost", func(t *testing.T) {
 		inWorld(t, withPlain(), rights(100*time.Second, early), func(t *testing.T, w *world) {
 			s, c, cancel := late(t, w)
