@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -129,15 +131,37 @@ func aligned(cells []string, widths []int) string {
 }
 
 // plainCell keeps a cell on its line and in its column.
-func plainCell(s string) string {
-	if !strings.ContainsAny(s, "\t\n\r\x1b") {
+func plainCell(s string) string { return visible(s, "") }
+
+// visible writes what would steer a terminal as an escape: control characters,
+// those that change the direction of text or take no room, and bytes that are not
+// UTF-8. A broker chooses what its messages hold. Characters in keep stay.
+func visible(s, keep string) string {
+	steers := func(r rune) bool {
+		return (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) && !strings.ContainsRune(keep, r)
+	}
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, steers) {
 		return s
 	}
-	return strings.NewReplacer("\t", `\t`, "\n", `\n`, "\r", `\r`, "\x1b", `\x1b`).Replace(s)
+	var b strings.Builder
+	for at := 0; at < len(s); {
+		r, n := utf8.DecodeRuneInString(s[at:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[at])
+		case steers(r):
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		default:
+			b.WriteRune(r)
+		}
+		at += n
+	}
+	return b.String()
 }
 
 // notes writes everything that is not data to stderr: errors, warnings,
-// progress. It is used by one goroutine.
+// progress. It is used by one goroutine. What was not drawn by this side comes out
+// without characters that steer a terminal.
 type notes struct {
 	w        io.Writer
 	terminal bool
@@ -152,7 +176,10 @@ func newNotes(w io.Writer) *notes { return &notes{w: w, terminal: isTerminal(w)}
 // Write passes b on behind a cleared progress line.
 func (n *notes) Write(b []byte) (int, error) {
 	n.endProgress()
-	return n.w.Write(b)
+	if _, err := io.WriteString(n.w, visible(string(b), "\n\t")); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // printf writes one line.
@@ -168,7 +195,7 @@ func (n *notes) progress(now time.Time, line func() string) {
 	}
 	n.next = now.Add(200 * time.Millisecond)
 	n.drawn = true
-	fmt.Fprintf(n.w, "\r\x1b[K%s", line())
+	fmt.Fprintf(n.w, "\r\x1b[K%s", visible(line(), ""))
 }
 
 // endProgress wipes the progress line.
