@@ -47,7 +47,7 @@ type app struct {
 	shared  sharedFlags
 	journal *cluster.Journal // the last frames on the wire, for -vv
 
-	tls          bool            // the connections of this run use TLS, for errors
+	security     security        // of the connections of this run, for errors
 	endsBySignal bool            // a signal is the command's proper end
 	maxVersions  map[int16]int16 // by API key, of `request --version`
 }
@@ -271,15 +271,27 @@ func (a *app) report(err error) {
 		return
 	}
 	var told *toldError
-	if !errors.As(err, &told) {
-		a.notes.printf("ottla: %s", oneLine(a.explain(err)))
-		a.detail(err)
+	var several itemErrors
+	switch {
+	case errors.As(err, &told):
+	case errors.As(err, &several):
+		for _, one := range several {
+			a.tell(one)
+		}
+	default:
+		a.tell(err)
 	}
 	if a.shared.verbose > 1 {
 		for line := range strings.Lines(a.journal.String()) {
 			a.notes.printf("  wire %s", strings.TrimSuffix(line, "\n"))
 		}
 	}
+}
+
+// tell writes the line of one error.
+func (a *app) tell(err error) {
+	a.notes.printf("ottla: %s", oneLine(a.explain(err)))
+	a.detail(err)
 }
 
 // detail writes the chain of an error, with -v.

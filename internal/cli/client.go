@@ -134,7 +134,7 @@ func (a *app) clusterConfig(s *settings) (cluster.Config, error) {
 	if err != nil {
 		return cluster.Config{}, err
 	}
-	a.tls = tlsConfig != nil
+	a.security = s.security
 	cfg := cluster.Config{
 		Bootstrap: s.bootstrap, ClientID: s.clientID,
 		TLS: tlsConfig, SASL: s.security.mechanisms(),

@@ -183,7 +183,7 @@ func (a *app) dropOwnTopic(c *client, name string) {
 	}
 	ctx, cancel := context.WithTimeout(a.work, ownTopicTime)
 	defer cancel()
-	if err := dropTopics(ctx, c, []string{name}); err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+	if _, err := dropTopics(ctx, c, []string{name}); err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
 		a.notes.printf("ottla: topic %s is left behind: %s", name, oneLine(a.explain(err)))
 	}
 }

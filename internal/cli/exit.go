@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ottla/ottla/admin"
@@ -59,6 +60,49 @@ func changed(err error) error {
 	return &outcomeError{err: err, unknown: admin.OutcomeOf(err) == admin.Unknown}
 }
 
+// notDone says of a change that failed what was not done to what: "topic orders",
+// "created". Of one whose outcome is unknown, or that is only not visible yet, it
+// says no such thing.
+func notDone(err error, what, done string) error {
+	switch {
+	case err == nil:
+		return nil
+	case admin.OutcomeOf(err) == admin.Unknown:
+		return fmt.Errorf("%s may have been %s: %w", what, done, err)
+	case admin.OutcomeOf(err) == admin.NotDone:
+		return fmt.Errorf("%s is not %s: %w", what, done, err)
+	}
+	return err
+}
+
+// itemErrors are the failures of several items of one command. Each has a line
+// of its own.
+type itemErrors []error
+
+func (e itemErrors) Error() string   { return errors.Join(e...).Error() }
+func (e itemErrors) Unwrap() []error { return e }
+
+// items is what is left of the errors of several items, nil if nothing is.
+func items(errs ...error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return itemErrors(errs)
+}
+
+// isUnknown reports whether a change that err is about may have happened: of
+// several one is enough.
+func isUnknown(err error) bool {
+	return eachError(err, "", func(err error, _ string) bool {
+		outcome, ok := err.(*outcomeError)
+		return ok && outcome.unknown
+	})
+}
+
 // bare is the error of one item of an admin call, without the words that the
 // command has of its own: what was done to what, and what a program may do next.
 func bare(err error) error {
@@ -88,7 +132,6 @@ func (e *toldError) Error() string { return fmt.Sprintf("status %d", e.status) }
 // statusOf is the exit status of a command that ended with err.
 func statusOf(err error) int {
 	var usage *usageError
-	var outcome *outcomeError
 	var told *toldError
 	switch {
 	case err == nil, errors.Is(err, errClosedPipe):
@@ -97,7 +140,7 @@ func statusOf(err error) int {
 		return told.status
 	case errors.As(err, &usage):
 		return statusUsage
-	case errors.As(err, &outcome) && outcome.unknown:
+	case isUnknown(err):
 		return statusUnknown
 	case errors.Is(err, errInterrupted), errors.Is(err, errStoppedInOrder):
 		return statusInterrupted

@@ -77,45 +77,19 @@ func (a *app) explain(err error) string {
 
 // unknownTail says that a change may have happened.
 func unknownTail(err error) string {
-	var outcome *outcomeError
-	if errors.As(err, &outcome) && outcome.unknown {
+	if isUnknown(err) {
 		return "; it is not known whether the change happened: look before you repeat it"
 	}
 	return ""
 }
 
-// addrOf is the address that an error names, "the broker" if it names none.
-func addrOf(err error) string {
-	var dial *kafka.DialError
-	var auth *kafka.AuthError
-	var protocol *kafka.ProtocolError
-	var conn *kafka.ConnError
-	var timeout *kafka.TimeoutError
-	switch {
-	case errors.As(err, &dial):
-		return dial.Addr
-	case errors.As(err, &auth):
-		return auth.Addr
-	case errors.As(err, &protocol):
-		return protocol.Addr
-	case errors.As(err, &conn):
-		return conn.Addr
-	case errors.As(err, &timeout):
-		return timeout.Addr
-	}
-	return "the broker"
-}
-
 // explainCertificate handles certificates that this side or the broker refused.
 func explainCertificate(a *app, err error) string {
-	addr := addrOf(err)
-	var name x509.HostnameError
-	if errors.As(err, &name) {
+	if name, addr, ok := find[x509.HostnameError](err); ok {
 		return fmt.Sprintf("%s: the certificate is for another name: wanted %s, it offers %s; --tls-name NAME expects one of these",
 			addr, name.Host, offeredNames(name.Certificate))
 	}
-	var invalid x509.CertificateInvalidError
-	if errors.As(err, &invalid) {
+	if invalid, addr, ok := find[x509.CertificateInvalidError](err); ok {
 		if invalid.Reason == x509.Expired && invalid.Cert != nil {
 			return fmt.Sprintf("%s: the certificate is out of its time: valid from %s to %s, this machine's clock says %s",
 				addr, invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339),
@@ -123,38 +97,47 @@ func explainCertificate(a *app, err error) string {
 		}
 		return fmt.Sprintf("%s: the certificate is not valid: %v", addr, invalid)
 	}
-	var unknown x509.UnknownAuthorityError
-	if errors.As(err, &unknown) {
+	if unknown, addr, ok := find[x509.UnknownAuthorityError](err); ok {
 		by := ""
 		if unknown.Cert != nil {
 			by = fmt.Sprintf(" (%s, signed by %s)", unknown.Cert.Subject, unknown.Cert.Issuer)
 		}
 		trusted := "the system's certificate authorities"
-		if a.shared.ca != "" {
-			trusted = "those in " + a.shared.ca
+		if !a.security.ca.unset() {
+			trusted = "those in " + a.security.ca.name()
 		}
 		return fmt.Sprintf("%s: the certificate%s comes from an authority that is not among %s; --ca FILE names the one that signed it", addr, by, trusted)
 	}
-	if alert := alertIn(err); alert != "" {
+	if alert, addr := alertIn(err); alert != "" {
 		return explainAlert(a, alert, addr)
 	}
 	return ""
 }
 
-// alertIn is the text of the TLS alert that the broker sent, if it did.
-func alertIn(err error) string {
-	var alert tls.AlertError
-	if errors.As(err, &alert) {
-		return strings.TrimPrefix(alert.Error(), "tls: ")
-	}
-	var auth *kafka.AuthError
+// alertIn is the text of the TLS alert that a broker sent, if one did, and the
+// broker's address.
+func alertIn(err error) (alert, addr string) {
+	eachError(err, theBroker, func(err error, at string) bool {
+		if text := alertText(err); text != "" && (alert == "" || addr == theBroker) {
+			alert, addr = text, at
+		}
+		return alert != "" && addr != theBroker
+	})
+	return alert, addr
+}
+
+func alertText(err error) string {
 	text := err.Error()
-	if errors.As(err, &auth) && auth.Mechanism == "TLS" {
-		text = auth.Message
+	switch e := err.(type) {
+	case tls.AlertError:
+		return strings.TrimPrefix(text, "tls: ")
+	case *kafka.AuthError:
+		if e.Mechanism == "TLS" {
+			text = e.Message
+		}
 	}
 	for _, before := range []string{"remote error: tls: ", "the broker sent the TLS alert "} {
-		if at := strings.Index(text, before); at >= 0 {
-			alert := text[at+len(before):]
+		if _, alert, ok := strings.Cut(text, before); ok {
 			if end := strings.IndexAny(alert, ";("); end >= 0 {
 				alert = alert[:end]
 			}
@@ -167,12 +150,11 @@ func alertIn(err error) string {
 
 // explainAlert handles what the broker said against this side's certificate.
 func explainAlert(a *app, alert, addr string) string {
-	has := a.shared.cert != "" || a.shared.config != "" || os.Getenv("OTTLA_CERT") != ""
 	var advice string
 	switch {
 	case !strings.Contains(alert, "certificate") && alert != "handshake failure":
 		advice = "the two sides agree on no way to speak TLS"
-	case has:
+	case !a.security.cert.unset():
 		advice = "the broker refuses this client's certificate: it must be signed by an authority that the broker trusts"
 	default:
 		advice = "the broker wants a certificate of the client: --cert FILE --key FILE"
@@ -197,16 +179,13 @@ func offeredNames(c *x509.Certificate) string {
 
 // explainLookAlike handles a peer that speaks something else.
 func explainLookAlike(a *app, err error) string {
-	addr := addrOf(err)
-	var header tls.RecordHeaderError
-	if errors.As(err, &header) {
+	if header, addr, ok := find[tls.RecordHeaderError](err); ok {
 		if first := string(header.RecordHeader[:]); strings.HasPrefix(first, "HTTP") || strings.HasPrefix(first, "<") {
 			return addr + ": an HTTP server answers there, not Kafka; -b HOST:PORT must name a Kafka listener"
 		}
 		return fmt.Sprintf("%s: the answer to TLS is not TLS (first bytes %x): this port speaks plaintext; leave --tls and --ca out, or name the TLS port", addr, header.RecordHeader)
 	}
-	var protocol *kafka.ProtocolError
-	if errors.As(err, &protocol) {
+	if protocol, addr, ok := find[*kafka.ProtocolError](err); ok {
 		first := protocol.First
 		switch {
 		case len(first) >= 2 && (first[0] == 0x15 || first[0] == 0x16) && first[1] == 3:
@@ -216,9 +195,12 @@ func explainLookAlike(a *app, err error) string {
 		}
 		return ""
 	}
-	var dial *kafka.DialError
-	if errors.As(err, &dial) && a.tls && closedEarly(err) {
-		return addr + ": the connection was closed during the TLS handshake: the port may speak plaintext; leave --tls and --ca out, or name the TLS port"
+	var dials []*kafka.DialError
+	collectErrors(err, &dials)
+	for _, dial := range dials {
+		if a.security.tls && closedEarly(dial) {
+			return dial.Addr + ": the connection was closed during the TLS handshake: the port may speak plaintext; leave --tls and --ca out, or name the TLS port"
+		}
 	}
 	return ""
 }
@@ -234,9 +216,8 @@ func explainLogin(a *app, err error) string {
 	if !errors.As(err, &auth) || auth.Mechanism == "TLS" {
 		return ""
 	}
-	user := firstOf(a.shared.user, os.Getenv("OTTLA_USER"))
 	as := ""
-	if user != "" && auth.Mechanism != "OAUTHBEARER" {
+	if user := a.security.user; user != "" && auth.Mechanism != "OAUTHBEARER" {
 		as = " as " + user
 	}
 	offered := strings.Join(auth.Offered, ", ")
@@ -278,14 +259,7 @@ func explainAuthorization(a *app, err error) string {
 	if errors.As(err, &place) {
 		resource, op = place.resource, place.op
 	}
-	who := firstOf(a.shared.user, os.Getenv("OTTLA_USER"))
-	if a.shared.sasl == "" && a.shared.config == "" {
-		who = ""
-	}
-	principal := "the principal that the broker takes this connection for (no login was sent)"
-	if who != "" {
-		principal = "User:" + who
-	}
+	principal := a.security.principal()
 	said := ""
 	if broker.Message != "" {
 		said = " (" + broker.Message + ")"

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -132,7 +131,7 @@ func describeGroups(ctx context.Context, a *app, g *admin.Groups, ids []string) 
 	} else if len(rows) > 0 {
 		err = a.stdout.table([]string{"GROUP", "STATE", "MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"}, rows)
 	}
-	return errors.Join(append(errs, err)...)
+	return items(append(errs, err)...)
 }
 
 func partitionNames(tps []kafka.TopicPartition) []string {
@@ -195,7 +194,7 @@ func showLag(ctx context.Context, a *app, g *admin.Groups, id string) error {
 	} else {
 		err = a.stdout.table([]string{"TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER"}, rows)
 	}
-	return errors.Join(append(errs, err)...)
+	return items(append(errs, err)...)
 }
 
 func groupsDeleteCommand(a *app) *cobra.Command {
@@ -232,5 +231,5 @@ func deleteGroups(a *app, g *admin.Groups, ids []string, yes bool) error {
 	if len(deleted) > 0 {
 		errs = append(errs, a.done(map[string][]string{"deleted": deleted}, "deleted "+strings.Join(deleted, ", ")))
 	}
-	return errors.Join(errs...)
+	return items(errs...)
 }

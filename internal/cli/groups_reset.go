@@ -180,10 +180,10 @@ func (r *resetting) alter(a *app, offsets map[kafka.TopicPartition]kafka.Commit)
 	var errs []error
 	for _, one := range r.g.AlterOffsets(a.work, r.id, offsets) {
 		if one.Err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", one.Item, one.Err))
+			errs = append(errs, changed(fmt.Errorf("%s: %w", one.Item, one.Err)))
 		}
 	}
-	return changed(errors.Join(errs...))
+	return items(errs...)
 }
 
 func printReset(a *app, lines []resetLine) error {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -133,5 +132,5 @@ func listOffsets(ctx context.Context, c *client, info *topicInfo, at admin.Offse
 		}
 		found[r.Item.Partition] = offsetAt{Offset: int64(r.Value.Offset), Timestamp: int64(r.Value.Timestamp)}
 	}
-	return found, errors.Join(failed...)
+	return found, items(failed...)
 }

@@ -24,7 +24,7 @@ func explainSilence(a *app, err error) string {
 		return ""
 	}
 	speaks := ""
-	if !a.tls { // else TLS answered already
+	if !a.security.tls { // else TLS answered already
 		speaks = whatAnswers(a.work, addr)
 	}
 	switch {

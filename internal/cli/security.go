@@ -64,6 +64,22 @@ func (p pemSource) name() string {
 	return p.file
 }
 
+// principal names who the broker takes this client for, as far as that is known.
+func (s *security) principal() string {
+	const taken = "the principal that the broker takes this connection for "
+	switch {
+	case s.mechanism == "OAUTHBEARER":
+		return taken + "(that of the token)"
+	case s.tokenAuth:
+		return taken + "(the owner of the delegation token)"
+	case s.mechanism != "":
+		return "User:" + s.user
+	case !s.cert.unset():
+		return taken + "(that of the certificate in " + s.cert.name() + ")"
+	}
+	return taken + "(no login was sent)"
+}
+
 // applyFlags lays the flags, and where they ask for it the environment, over
 // the properties.
 func (s *security) applyFlags(f *sharedFlags) error {

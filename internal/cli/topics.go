@@ -146,20 +146,27 @@ func deleteTopics(ctx context.Context, a *app, c *client, names []string, yes bo
 	}
 	work, cancel := a.changing()
 	defer cancel()
-	if err := dropTopics(work, c, names); err != nil {
-		return err
+	deleted, err := dropTopics(work, c, names)
+	if len(deleted) > 0 {
+		err = items(err, a.done(map[string][]string{"deleted": deleted}, "deleted "+strings.Join(deleted, ", ")))
 	}
-	return a.done(map[string][]string{"deleted": names}, "deleted "+strings.Join(names, ", "))
+	return err
 }
 
-// dropTopics deletes topics, and waits until no broker shows them any more.
-func dropTopics(ctx context.Context, c *client, names []string) error {
+// dropTopics deletes topics, and waits until no broker shows them any more. It
+// returns those that are deleted.
+func dropTopics(ctx context.Context, c *client, names []string) ([]string, error) {
+	var deleted []string
+	var errs []error
 	for _, r := range c.admin().DeleteTopics(ctx, admin.Topics(names...), admin.Visible) {
-		if r.Err != nil {
-			return changed(on(bare(r.Err), "Delete", "topic "+r.Item.Name))
+		if r.Err == nil {
+			deleted = append(deleted, r.Item.Name)
+			continue
 		}
+		what := "topic " + r.Item.Name
+		errs = append(errs, changed(on(notDone(bare(r.Err), what, "deleted"), "Delete", what)))
 	}
-	return nil
+	return deleted, items(errs...)
 }
 
 // done prints the result of a change.
@@ -228,7 +235,7 @@ func growTopic(ctx context.Context, a *app, c *client, name string, partitions i
 	defer cancel()
 	more := map[string]admin.MorePartitions{name: {Total: partitions}}
 	if err := c.admin().CreatePartitions(work, more, admin.Visible).Err(); err != nil {
-		return changed(on(bare(err), "Alter", "topic "+name))
+		return changed(on(notDone(bare(err), "topic "+name, "grown"), "Alter", "topic "+name))
 	}
 	return a.done(map[string]any{"name": name, "partitions": partitions},
 		name+" has "+count(int64(partitions), "partition")+" now")

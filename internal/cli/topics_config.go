@@ -119,7 +119,7 @@ func changeSettings(a *app, c *client, name string, ch settingChanges) error {
 	work, cancel := a.changing()
 	defer cancel()
 	err := c.admin().AlterConfigs(work, []admin.ConfigChange{change}, admin.Accepted).Err()
-	return changed(on(bare(err), "AlterConfigs", "topic "+name))
+	return changed(on(notDone(bare(err), "topic "+name, "changed"), "AlterConfigs", "topic "+name))
 }
 
 // settingsOf reads the settings of a topic, by name.

@@ -51,9 +51,14 @@ func createTopics(a *app, c *client, names []string, n newTopic) error {
 	work, cancel := a.changing()
 	defer cancel()
 	made, err := makeTopics(work, c, names, n)
-	if err != nil {
+	if len(made) == 0 {
 		return err
 	}
+	return items(err, printMade(a, made, n))
+}
+
+// printMade shows the topics that were created.
+func printMade(a *app, made []listedTopic, n newTopic) error {
 	if a.stdout.json {
 		return a.stdout.document(made)
 	}
@@ -73,7 +78,8 @@ func createTopics(a *app, c *client, names []string, n newTopic) error {
 	return nil
 }
 
-// makeTopics creates topics and waits until every broker shows them.
+// makeTopics creates topics and waits until every broker shows them. It returns
+// those that were made.
 func makeTopics(ctx context.Context, c *client, names []string, n newTopic) ([]listedTopic, error) {
 	var topics []admin.NewTopic
 	for _, name := range names {
@@ -88,9 +94,11 @@ func makeTopics(ctx context.Context, c *client, names []string, n newTopic) ([]l
 		mode = admin.ValidateOnly
 	}
 	var made []listedTopic
+	var errs []error
 	for _, r := range c.admin().CreateTopics(ctx, topics, mode) {
 		if r.Err != nil {
-			return nil, changed(createError(r.Item, bare(r.Err)))
+			errs = append(errs, changed(createError(r.Item, bare(r.Err))))
+			continue
 		}
 		one := listedTopic{Name: r.Item, Partitions: int(max(r.Value.Partitions, 0)), Replicas: int(max(r.Value.Replicas, 0))}
 		if !r.Value.ID.IsZero() {
@@ -98,7 +106,7 @@ func makeTopics(ctx context.Context, c *client, names []string, n newTopic) ([]l
 		}
 		made = append(made, one)
 	}
-	return made, nil
+	return made, items(errs...)
 }
 
 // named is the topic of one name.
@@ -119,13 +127,9 @@ func createError(name string, err error) error {
 	if errors.Is(err, kerr.TopicAlreadyExists) {
 		return advise(fmt.Errorf("topic %s exists already: %w", name, err), "`ottla topics describe %s` shows it", name)
 	}
-	var unseen *admin.NotVisibleError
 	var old *kafka.VersionError
-	switch {
-	case errors.As(err, &unseen):
-		return err
-	case errors.As(err, &old):
+	if errors.As(err, &old) {
 		return advise(err, "-p N and -r N say how many partitions and replicas")
 	}
-	return on(fmt.Errorf("topic %s is not created: %w", name, err), "Create", "topic "+name)
+	return on(notDone(err, "topic "+name, "created"), "Create", "topic "+name)
 }
