@@ -181,8 +181,8 @@ func (c *campaign) enter() error {
 	if _, err := c.e.log.sync(c.ctx, c.p); err != nil {
 		return err
 	}
-	if err := c.e.checkVerification(c.ctx); err != nil {
-		return failed(ErrAdmin, c.role, "", err)
+	if err := c.e.verifier.check(c.ctx, answerHolds); err != nil {
+		return err
 	}
 	if err := c.checkHistory(); err != nil {
 		return err
@@ -304,6 +304,9 @@ func (c *campaign) prove() (read time.Duration, ok bool, err error) {
 	if err := c.e.topic.changed(); err != nil {
 		return 0, false, invalid("%v", err)
 	}
+	if err := c.e.verifier.check(c.ctx, answerHolds); err != nil {
+		return 0, false, err
+	}
 	read, err = c.e.log.sync(c.ctx, c.p)
 	if err != nil {
 		return 0, false, err
@@ -316,8 +319,10 @@ func (c *campaign) prove() (read time.Duration, ok bool, err error) {
 	return read, err == nil && at <= c.e.cfg.now().Local, err
 }
 
-// wait returns at a change of the role, or at the instant.
+// wait returns at a change of the role, or at the instant at the latest.
 func (c *campaign) wait(at time.Duration, changed <-chan struct{}) error {
+	c.e.verifier.keep(c.e.tasks)
+	at = min(at, c.e.cfg.now().Local+answerHolds/2)
 	if c.renewAt > 0 {
 		at = min(at, c.renewAt)
 	}

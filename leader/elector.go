@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +22,7 @@ type Elector struct {
 	incarnation []byte
 	tasks       *task.Group
 	topic       *topic
+	verifier    *verifier
 	coords      *coordinators
 	log         *follower
 	registrar   *registrar
@@ -32,11 +32,10 @@ type Elector struct {
 	open        context.Context // of every call; ends with ErrClosed
 	end         context.CancelCauseFunc
 
-	mu       sync.Mutex
-	roles    map[string]chan struct{} // by role: capacity 1, taken by whoever campaigns or leads
-	terms    map[string]*Term
-	closed   bool
-	verified time.Duration // local: when brokers were last seen to verify transactions
+	mu     sync.Mutex
+	roles  map[string]chan struct{} // by role: capacity 1, taken by whoever campaigns or leads
+	terms  map[string]*Term
+	closed bool
 }
 
 // Open makes an Elector over a client, which it does not close. It contacts
@@ -59,6 +58,7 @@ func Open(c Kafka, cfg Config) (*Elector, error) {
 	e.open, e.end = context.WithCancelCause(context.Background())
 	e.events = newEventQueue(e.open, cfg.OnEvent)
 	e.topic = newTopic(c, &e.cfg)
+	e.verifier = &verifier{kafka: c, cfg: &e.cfg, topic: e.topic, event: e.emit}
 	e.registrar = newRegistrar(c, &e.cfg, e.topic)
 	e.log = newFollower(c, &e.cfg, e.topic, e.tasks, e.emit)
 	if !cfg.timing().Comfortable() {
@@ -162,37 +162,6 @@ func (e *Elector) Held(role string) *Term {
 	return t
 }
 
-// checkVerification refuses brokers that append records of fenced producers.
-// An answer holds for 10 minutes.
-func (e *Elector) checkVerification(ctx context.Context) error {
-	const holds = 10 * time.Minute
-	now := e.cfg.now().Local
-	e.mu.Lock()
-	fresh := e.verified > 0 && now-e.verified < holds
-	e.mu.Unlock()
-	if fresh || e.cfg.AllowUnverified {
-		return nil
-	}
-	l, err := e.topic.load(ctx)
-	if err != nil {
-		return err
-	}
-	off, err := e.topic.unverified(ctx, l.brokers)
-	switch {
-	case kafka.CodeOf(err) != 0:
-		e.cfg.Logger.Warn("ottla: it cannot be told whether brokers verify transactions", "err", err)
-		e.emit(Event{Kind: EventUnverified, Term: -1, Rank: -1, Err: err})
-	case err != nil:
-		return err
-	case len(off) > 0:
-		return invalid("brokers %s do not verify transactions when they append (%s, Kafka 3.6 and later): a deposed leader's records could be committed; set AllowUnverified to lead all the same", strings.Join(off, ", "), verification)
-	}
-	e.mu.Lock()
-	e.verified = max(now, 1)
-	e.mu.Unlock()
-	return nil
-}
-
 // Probe asks for everything that a candidate of a role needs, and names each
 // right that is missing: at the coordinator, the topic, the brokers. It takes
 // no epoch and writes nothing but the topic, if that does not exist. It blocks
@@ -225,7 +194,7 @@ func (e *Elector) Probe(ctx context.Context, role string) error {
 	if err := e.registrar.probe(ctx); err != nil {
 		errs = append(errs, err)
 	}
-	if err := e.checkVerification(ctx); err != nil {
+	if err := e.verifier.check(ctx, answerHolds); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

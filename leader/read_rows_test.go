@@ -51,7 +51,7 @@ func synced(t *testing.T, e *Elector, role string) *partition {
 func TestE1AReadBeginsAtTheLogStartAndStopsAtTheStableOffset(t *testing.T) {
 	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
 		ta := win(t, s.member("a"), "controller")
-		time.Sleep(3 * brief.Renew)
+		time.Sleep(3*brief.Renew + time.Second)
 		var start, stable kafka.Offset
 		s.with(func(m *model.Cluster) {
 			_, end, _ := m.Bounds(placeOf("controller"))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -223,39 +222,4 @@ func (t *topic) leader(ctx context.Context, partition int32, wrong *layout) (kaf
 		return kafka.NoNode, l, &kafka.NoLeaderError{TopicPartition: kafka.TopicPartition{Topic: Topic, Partition: partition}, Err: kerr.LeaderNotAvailable}
 	}
 	return l.leaders[partition], l, nil
-}
-
-// verification is a broker's answer to whether it verifies transactions.
-const verification = "transaction.partition.verification.enable"
-
-// unverified lists the brokers that append records of fenced producers. A
-// broker that does not say is an error with the right that is missing.
-func (t *topic) unverified(ctx context.Context, brokers []kafka.NodeID) (off []string, err error) {
-	for _, b := range brokers {
-		req := kmsg.NewPtrDescribeConfigsRequest()
-		r := kmsg.NewDescribeConfigsRequestResource()
-		r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeBroker, fmt.Sprint(b), []string{verification}
-		req.Resources = append(req.Resources, r)
-		ctx, cancel := context.WithTimeout(ctx, t.cfg.RequestTimeout)
-		resp, err := t.kafka.RequestBroker(ctx, b, req, -1)
-		cancel()
-		if err != nil {
-			return nil, err
-		}
-		d, ok := resp.(*kmsg.DescribeConfigsResponse)
-		if !ok || len(d.Resources) != 1 {
-			return nil, errors.New("the answer is not about the broker")
-		}
-		if code := d.Resources[0].ErrorCode; code != 0 {
-			return nil, unauthorized(code, "reading "+verification, "DESCRIBE_CONFIGS on the cluster")
-		}
-		on := false
-		for _, c := range d.Resources[0].Configs {
-			on = on || c.Name == verification && c.Value != nil && strings.EqualFold(*c.Value, "true")
-		}
-		if !on {
-			off = append(off, fmt.Sprint(b))
-		}
-	}
-	return off, nil
 }
