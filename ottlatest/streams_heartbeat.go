@@ -51,8 +51,6 @@ func (s *streams) beat(req *kmsg.StreamsGroupHeartbeatRequest, resp *kmsg.Stream
 		g = newStreamsGroup(req.Group)
 		g.settings = s.settings(req.Group)
 		g.counts, g.create = s.count, s.create
-		s.groups[req.Group] = g
-		delete(s.deleted, req.Group)
 	}
 	now := time.Now()
 	if req.ShutdownApplication && g.shutdown == "" {
@@ -65,6 +63,8 @@ func (s *streams) beat(req *kmsg.StreamsGroupHeartbeatRequest, resp *kmsg.Stream
 	if err != nil {
 		return err
 	}
+	s.groups[req.Group] = g // a join that is refused makes no group
+	delete(s.deleted, req.Group)
 	m.client, m.host = s.clients[m.id], "/127.0.0.1"
 	g.answer(now, m, told, req, resp)
 	return nil

@@ -103,6 +103,17 @@ var memberScenarios = []struct {
 		}
 		s.leave(m)
 	}},
+	{"AJoinThatIsRefusedMakesNoGroup", func(s *stage) {
+		m := s.member("g", "m", reading(s.source("in", 1)))
+		req := m.request(0)
+		req.Topology.Subtopologies[0].SourceTopics = nil
+		m.refuses(130, req)
+		var gone *GroupTypeError
+		if _, err := Describe(s.ctx, s.k, s.name("g"), DescribeOptions{}); !errors.As(err, &gone) {
+			s.t.Fatalf("a group is described: %v", err)
+		}
+		m.refuses(69, m.request(5))
+	}},
 	{"B224TopicsOfACopartitionGroupThatDiffer", func(s *stage) {
 		x, y := s.source("x", 3), s.source("y", 4)
 		s.quick("g")

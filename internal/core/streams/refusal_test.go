@@ -151,6 +151,23 @@ func TestATouchedMemberStays(t *testing.T) {
 	r.state(Stable)
 }
 
+// A touch of before the join, which the driver hands over late.
+func TestM61ATouchOfBeforeTheJoinEndsNothing(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.PollInterval = 3 * time.Second })
+	before := r.now
+	r.pass(10 * time.Second) // the join takes its time
+	r.lists(2, "0_0")
+	r.ack()
+	r.ok(2)
+	r.m.OnTouch(before)
+	r.step()
+	r.state(Stable)
+	r.pass(2 * time.Second)
+	r.state(Stable)
+	r.pass(time.Second)
+	r.state(Leaving)
+}
+
 func TestTheTopologysEpochIsSentAndItsIndexesAreChecked(t *testing.T) {
 	top := testTopology()
 	top.Epoch = 7

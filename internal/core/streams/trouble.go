@@ -283,9 +283,11 @@ func (m *Machine) OnShutdown() {
 	m.log(LevelInfo, "the whole application is asked to stop")
 }
 
-// OnTouch says that the owner is alive.
-func (m *Machine) OnTouch(now time.Time) {
-	m.watch.touched = now
+// OnTouch says that the owner was alive at an instant, perhaps before the join.
+func (m *Machine) OnTouch(at time.Time) {
+	if at.After(m.watch.touched) {
+		m.watch.touched = at
+	}
 	if m.state == Stale && m.watch.lost {
 		m.rejoin()
 	}
