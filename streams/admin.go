@@ -41,7 +41,7 @@ func Delete(ctx context.Context, c Kafka, group string, internalTopics bool) err
 			return reply{err: err}
 		}
 		r, ok := resp.(*kmsg.DeleteGroupsResponse)
-		if !ok || len(r.Groups) != 1 {
+		if !ok || len(r.Groups) != 1 || r.Groups[0].Group != group {
 			open = true
 			return reply{err: &ProtocolError{Reason: "the answer is not about the one group"}}
 		}
@@ -89,16 +89,25 @@ func deleteTopics(ctx context.Context, c Kafka, topics []string) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	answers := map[string]error{}
 	for _, t := range r.Topics {
-		err := kafka.CodeError(t.ErrorCode, t.ErrorMessage)
-		if err == nil || errors.Is(err, kerr.UnknownTopicOrPartition) {
-			continue
+		answers[deref(t.Topic)] = kafka.CodeError(t.ErrorCode, t.ErrorMessage)
+	}
+	var errs []error
+	for _, name := range topics {
+		err, answered := answers[name]
+		if !answered {
+			err = errLeftOut
 		}
-		errs = append(errs, &kafka.OpError{Op: "delete topic", Broker: kafka.NoNode, Topic: deref(t.Topic), Partition: -1, Err: err})
+		if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+			errs = append(errs, &kafka.OpError{Op: "delete topic", Broker: kafka.NoNode, Topic: name, Partition: -1, Err: err})
+		}
 	}
 	return errors.Join(errs...)
 }
+
+// errLeftOut is an answer that does not speak of what was asked.
+var errLeftOut error = &openError{&ProtocolError{Reason: "what was asked for is not in it"}}
 
 // configPrefix is what brokers put before the names of a Streams group's
 // settings.
@@ -120,15 +129,17 @@ func GroupConfigs(ctx context.Context, c Kafka, group string) (map[string]string
 	if err != nil {
 		return nil, err
 	}
+	if len(r.Resources) != 1 {
+		return nil, errLeftOut
+	}
+	answer := &r.Resources[0]
+	if err := kafka.CodeError(answer.ErrorCode, answer.ErrorMessage); err != nil {
+		return nil, configsRefused(ctx, c, group, "configs of group ", err)
+	}
 	out := map[string]string{}
-	for _, res := range r.Resources {
-		if err := kafka.CodeError(res.ErrorCode, res.ErrorMessage); err != nil {
-			return nil, configsRefused(ctx, c, group, "configs of group ", err)
-		}
-		for _, cfg := range res.Configs {
-			if name, ok := strings.CutPrefix(cfg.Name, configPrefix); ok {
-				out[name] = deref(cfg.Value)
-			}
+	for _, cfg := range answer.Configs {
+		if name, ok := strings.CutPrefix(cfg.Name, configPrefix); ok {
+			out[name] = deref(cfg.Value)
 		}
 	}
 	return out, nil
@@ -153,10 +164,11 @@ func SetGroupConfigs(ctx context.Context, c Kafka, group string, set map[string]
 	if err != nil {
 		return err
 	}
-	for _, res := range r.Resources {
-		if err := kafka.CodeError(res.ErrorCode, res.ErrorMessage); err != nil {
-			return configsRefused(ctx, c, group, "set configs of group ", err)
-		}
+	if len(r.Resources) != 1 {
+		return errLeftOut
+	}
+	if err := kafka.CodeError(r.Resources[0].ErrorCode, r.Resources[0].ErrorMessage); err != nil {
+		return configsRefused(ctx, c, group, "set configs of group ", err)
 	}
 	return nil
 }

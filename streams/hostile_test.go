@@ -232,6 +232,27 @@ func TestAnAnswerOfAnotherTypeIsAnError(t *testing.T) {
 	}
 }
 
+// silent answers every request with an answer that speaks of nothing.
+type silent struct{ Kafka }
+
+func (silent) Request(_ context.Context, req kmsg.Request) (kmsg.Response, error) {
+	return req.ResponseKind(), nil
+}
+
+// What an answer leaves out was not done.
+func TestAnAnswerThatLeavesOutWhatWasAskedIsAnError(t *testing.T) {
+	for name, call := range map[string]func(k Kafka) error{
+		"GroupConfigs":    func(k Kafka) error { _, err := GroupConfigs(t.Context(), k, "g"); return err },
+		"SetGroupConfigs": func(k Kafka) error { return SetGroupConfigs(t.Context(), k, "g", map[string]string{"a": "b"}) },
+		"deleteTopics":    func(k Kafka) error { return deleteTopics(t.Context(), k, []string{"t"}) },
+	} {
+		var pe *ProtocolError
+		if err := call(silent{}); !errors.As(err, &pe) || !kafka.MayHaveHappened(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // old refuses settings of groups as Kafka 3.9 does, and has Streams groups or
 // not.
 type old struct {
