@@ -105,13 +105,18 @@ func createTopic(s *stage, name string, n int, replicas int16) {
 	rt := kmsg.NewCreateTopicsRequestTopic()
 	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, int32(n), replicas
 	req.Topics = append(req.Topics, rt)
-	resp, err := s.k.Request(s.ctx, req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if code := resp.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode; code != 0 {
-		s.t.Fatal(kerr.ErrorForCode(code))
-	}
+	// a broker that is short of time is fenced for a while, and there are too few then
+	s.until("topic "+name+" is created", func() bool {
+		resp, err := s.k.Request(s.ctx, req)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		code := resp.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode
+		if code != 0 && code != kerr.InvalidReplicationFactor.Code {
+			s.t.Fatal(kerr.ErrorForCode(code))
+		}
+		return code == 0
+	})
 	// brokers know of it a moment later
 	s.until("brokers know topic "+name, func() bool {
 		req := kmsg.NewPtrMetadataRequest()

@@ -181,3 +181,29 @@ func TestTheTopologysEpochIsSentAndItsIndexesAreChecked(t *testing.T) {
 	w.Subtopologies = append(w.Subtopologies, s)
 	want(t, strings.Join(ReadTopology(&w).Subtopologies[0].CopartitionGroups[0], ","), "a,b")
 }
+
+// The owner acknowledges the older of two snapshots without a task that only that
+// one had: it does not begin with it any more, so the next list gives it up.
+func TestP33AnAcknowledgementSettlesWhatItsSnapshotOffered(t *testing.T) {
+	r := newRig(t, nil)
+	r.lists(2, "0_0", "0_1")
+	older := r.last()
+	r.lists(2, "0_0")
+	if err := r.m.OnAcknowledge(r.now, older, tasksOf(t, "0_0")); err != nil {
+		t.Fatal(err)
+	}
+	r.step()
+	r.state(Reconciling)
+	r.carries("0_0")
+}
+
+// A set that changes within the target is told at once, and told once.
+func TestM26AnOwnedSetThatChangesLaterIsToldAtOnce(t *testing.T) {
+	r := newRig(t, nil).stable(2, "0_0", "0_1")
+	n := len(r.sent)
+	r.ack("0_0")
+	want(t, len(r.sent), n+1)
+	r.carries("0_0")
+	r.ok(2)
+	r.carriesNulls()
+}

@@ -468,6 +468,11 @@ func TestAcknowledgementsThatCannotBeMeantChangeNothing(t *testing.T) {
 	if err := r.m.OnAcknowledge(r.now, s, tasksOf(t, "0_0", "0_0")); !errors.As(err, &ce) {
 		t.Errorf("%v", err)
 	}
+	later := s
+	later.Version++ // of another member, or of none
+	if err := r.m.OnAcknowledge(r.now, later, s.Target); !errors.Is(err, ErrStaleAssignment) {
+		t.Errorf("a snapshot that was never published: %v", err)
+	}
 	want(t, r.m.Owned().IsEmpty(), true)
 	r.state(Reconciling)
 	t.Run("a set with tasks outside the target goes with the next heartbeat", func(t *testing.T) {
