@@ -281,3 +281,22 @@ func TestI9ARoleWithoutALeaseIsJudgedWithoutAToken(t *testing.T) {
 		}
 	})
 }
+
+// A topic that was made anew has offsets from 0, and terms would go back: who
+// finds it empty for a role that was led does not lead it.
+func TestScenario22ARoleThatWasLedIsNotLedInAnEmptyTopic(t *testing.T) {
+	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+		if err := win(t, s.member("a"), "r").Resign(within(t, time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		s.with(func(m *model.Cluster) {
+			m.DeleteTopic(Topic)
+			m.CreateTopic(Topic, 16)
+		})
+		if _, err := s.member("b").Campaign(within(t, time.Minute), "r"); !errors.Is(err, ErrInvalidConfig) || s.mintsOf("b") > 0 {
+			t.Errorf("%v after %d mints", err, s.mintsOf("b"))
+		}
+		win(t, s.member("b"), "never-led")
+		win(t, s.member("c", func(c *Config) { c.AllowNewTopic = true }), "r")
+	})
+}

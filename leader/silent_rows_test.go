@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/ottla/ottla/internal/core/lead"
 	"github.com/ottla/ottla/internal/model"
 	"github.com/ottla/ottla/internal/model/serve"
 	"github.com/ottla/ottla/internal/sim"
@@ -223,6 +225,48 @@ func TestF4ARestartedMemberWaitsForItsOwnLeaseToRunOut(t *testing.T) {
 		}
 		if ta.Err() != nil {
 			t.Error(ta.Err())
+		}
+	})
+}
+
+// Work inside a transaction is told of the end at once.
+func TestP7G6ATransactionsWorkEndsWithTheLeadership(t *testing.T) {
+	overModel(t, 8, func(t *testing.T, e *Elector, _ *serve.Server) {
+		tm := win(t, e, "r")
+		began := time.Now()
+		time.AfterFunc(time.Second, func() { tm.end(&Error{Kind: ErrExpired, Role: "r"}) })
+		err := tm.Transact(t.Context(), func(ctx context.Context, _ *producer.Tx) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if took := time.Since(began); err == nil || took > 1100*time.Millisecond {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
+}
+
+// A process that is suspended inside a transaction past its deadline commits
+// nothing, although nobody has taken the role and brokers would let it.
+func TestG10P7ATransactionThatWakesAfterTheDeadlineIsNotCommitted(t *testing.T) {
+	overModel(t, 9, func(t *testing.T, e *Elector, s *serve.Server) {
+		var slept atomic.Int64
+		awake := e.cfg.now
+		e.cfg.now = func() lead.Now {
+			n := awake()
+			n.Local += time.Duration(slept.Load())
+			return n
+		}
+		tm := win(t, e, "r")
+		err := tm.Transact(t.Context(), func(ctx context.Context, tx *producer.Tx) error {
+			if _, err := tx.Append(ctx, kafka.Record{Topic: "out", Value: []byte("late")}); err != nil {
+				return err
+			}
+			slept.Store(int64(brief.Lease)) // nothing has run since
+			return nil
+		})
+		time.Sleep(brief.Lease)
+		if got := inOut(s); err == nil || len(got) != 0 || !errors.Is(tm.Err(), ErrExpired) {
+			t.Errorf("%v; committed %q; %v", err, got, tm.Err())
 		}
 	})
 }
