@@ -77,7 +77,7 @@ func realAsk(p *Peer) error {
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{}
 	req.AllowAutoTopicCreation = false
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err := p.Lane(General).Do(ctx, NewCall(context.Background(), req))
 	return err
@@ -124,7 +124,7 @@ func TestRealDelegationToken(t *testing.T) {
 	req := kmsg.NewPtrCreateDelegationTokenRequest()
 	req.MaxLifetimeMillis = -1
 	req.Renewers = []kmsg.CreateDelegationTokenRequestRenewer{}
-	resp, err := p.Lane(General).Do(within(t, 20*time.Second), NewCall(context.Background(), req))
+	resp, err := p.Lane(General).Do(within(t, time.Minute), NewCall(context.Background(), req))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestRealASecondLoginIsAnsweredAndTheSocketStays(t *testing.T) {
 	if err := realAsk(p); err != nil {
 		t.Fatal(err)
 	}
-	resp, err := p.Lane(General).Do(within(t, 10*time.Second), NewCall(context.Background(), conn.NewSASLAuthenticate([]byte("x"))))
+	resp, err := p.Lane(General).Do(within(t, time.Minute), NewCall(context.Background(), conn.NewSASLAuthenticate([]byte("x"))))
 	if err != nil || resp.(*kmsg.SASLAuthenticateResponse).ErrorCode != kerr.IllegalSaslState.Code {
 		t.Errorf("%+v %v", resp, err)
 	}
@@ -262,13 +262,13 @@ func TestC2RealNodeCheck(t *testing.T) {
 	var mismatches atomic.Int64
 	cfg := &Config{Hooks: Hooks{Mismatch: func(string, string, kafka.NodeID) { mismatches.Add(1) }}}
 	p := newPeer(t, real.Listener(realkafka.Plaintext), cfg)
-	v, err := p.Versions(within(t, 10*time.Second))
+	v, err := p.Versions(within(t, time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{}
-	resp, err := p.Lane(General).Do(within(t, 10*time.Second), NewCall(context.Background(), req))
+	resp, err := p.Lane(General).Do(within(t, time.Minute), NewCall(context.Background(), req))
 	if err != nil {
 		t.Fatal(err)
 	}

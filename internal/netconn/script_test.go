@@ -279,7 +279,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 // ask sends a marked Metadata and checks the mark of the answer.
 func ask(t testing.TB, l *Lane, mark string) {
 	t.Helper()
-	resp, err := l.Do(within(t, 10*time.Second), metadata(mark))
+	resp, err := l.Do(within(t, time.Minute), metadata(mark))
 	if err != nil {
 		t.Fatalf("ask %s: %v", mark, err)
 	}
@@ -307,7 +307,7 @@ func await(t testing.TB, ch chan outcome) outcome {
 	select {
 	case o := <-ch:
 		return o
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the call is not over after 10 s")
 		return outcome{}
 	}

@@ -107,14 +107,14 @@ func TestK16TLSWorksOnEveryLaneAndStartsAt12(t *testing.T) {
 	for k := range Kind(kinds) {
 		ask(t, p.Lane(k), k.String())
 	}
-	if resp, err := p.Lane(Produce).Do(within(t, 10*time.Second), vectored()); err != nil || resp == nil {
+	if resp, err := p.Lane(Produce).Do(within(t, time.Minute), vectored()); err != nil || resp == nil {
 		t.Errorf("parts joined for TLS: %v", err)
 	}
 	if p.tls.MinVersion != tls.VersionTLS12 || p.tls.InsecureSkipVerify {
 		t.Errorf("minimum version %x", p.tls.MinVersion)
 	}
 	old := tlsBroker(t, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, Certificates: []tls.Certificate{a.leaf(t, time.Now().Add(time.Hour))}})
-	if _, err := newPeer(t, old.addr(), &Config{TLS: &tls.Config{RootCAs: a.pool, MinVersion: tls.VersionTLS10}}).Lane(General).Do(within(t, 10*time.Second), metadata("m")); err == nil {
+	if _, err := newPeer(t, old.addr(), &Config{TLS: &tls.Config{RootCAs: a.pool, MinVersion: tls.VersionTLS10}}).Lane(General).Do(within(t, time.Minute), metadata("m")); err == nil {
 		t.Error("TLS 1.1 was spoken")
 	}
 }
@@ -133,7 +133,7 @@ func TestTheCertificateProblemIsNamed(t *testing.T) {
 		"foreign":    {other.leaf(t, good), "signed by an authority that is not trusted"},
 	} {
 		b := tlsBroker(t, &tls.Config{Certificates: []tls.Certificate{c.cert}})
-		_, err := newPeer(t, b.addr(), &Config{TLS: &tls.Config{RootCAs: a.pool}}).Lane(General).Do(within(t, 10*time.Second), metadata("m"))
+		_, err := newPeer(t, b.addr(), &Config{TLS: &tls.Config{RootCAs: a.pool}}).Lane(General).Do(within(t, time.Minute), metadata("m"))
 		var de *kafka.DialError
 		var cv *tls.CertificateVerificationError
 		if !errors.As(err, &de) || !errors.As(err, &cv) || de.Addr != b.addr() || !strings.Contains(err.Error(), c.want) || !Permanent(err) {
@@ -155,7 +155,7 @@ func TestTheUsersOwnCheckOfACertificateIsFinal(t *testing.T) {
 		"VerifyPeerCertificate": {VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error { return pinned }},
 	} {
 		cfg.RootCAs = a.pool
-		_, err := newPeer(t, b.addr(), &Config{TLS: cfg}).Lane(General).Do(within(t, 10*time.Second), metadata("m"))
+		_, err := newPeer(t, b.addr(), &Config{TLS: cfg}).Lane(General).Do(within(t, time.Minute), metadata("m"))
 		if !errors.Is(err, pinned) || !Permanent(err) || !strings.Contains(err.Error(), "certificate was refused: not the pinned key") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -178,7 +178,7 @@ func TestB059TheTextOfTheAlertIsKept(t *testing.T) {
 			if certs != nil {
 				cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certs[0], nil }
 			}
-			_, err := newPeer(t, b.addr(), &Config{TLS: cfg}).Lane(General).Do(within(t, 10*time.Second), metadata("m"))
+			_, err := newPeer(t, b.addr(), &Config{TLS: cfg}).Lane(General).Do(within(t, time.Minute), metadata("m"))
 			var ae *kafka.AuthError
 			auth := errors.As(err, &ae) && ae.Mechanism == "TLS" && ae.Addr == b.addr() && strings.Contains(err.Error(), "certificate")
 			// RFC 5246 has "handshake failure" for a client without any.
@@ -207,7 +207,7 @@ func TestB058ATLSClientOnAPlaintextPort(t *testing.T) {
 		},
 	} {
 		b := newBroker(t, serve)
-		_, err := newPeer(t, b.addr(), &Config{TLS: tlsConfig()}).Lane(General).Do(within(t, 10*time.Second), metadata("m"))
+		_, err := newPeer(t, b.addr(), &Config{TLS: tlsConfig()}).Lane(General).Do(within(t, time.Minute), metadata("m"))
 		var de *kafka.DialError
 		if !errors.As(err, &de) || de.Addr != b.addr() || !strings.Contains(err.Error(), "may not speak TLS") {
 			t.Errorf("%s: %v", name, err)
@@ -225,7 +225,7 @@ func TestB001AWebServerOnTheBrokerPort(t *testing.T) {
 				c.silence()
 			}
 		})
-		_, err := newPeer(t, b.addr(), &Config{}).Lane(General).Do(within(t, 10*time.Second), metadata("m"))
+		_, err := newPeer(t, b.addr(), &Config{}).Lane(General).Do(within(t, time.Minute), metadata("m"))
 		var pe *kafka.ProtocolError
 		if !errors.As(err, &pe) || !strings.Contains(err.Error(), "HTTP endpoint answered") || !strings.Contains(err.Error(), b.addr()) {
 			t.Errorf("closes %v: %v", closes, err)

@@ -65,7 +65,7 @@ func checkRecords(t *testing.T, b *broker) {
 func TestC36LargeBodiesAreWrittenFromTheirOwnMemory(t *testing.T) {
 	b := newBroker(t, (*brokerConn).echo)
 	p := newPeer(t, b.addr(), &Config{})
-	if _, err := p.Lane(Produce).Do(within(t, 10*time.Second), vectored()); err != nil {
+	if _, err := p.Lane(Produce).Do(within(t, time.Minute), vectored()); err != nil {
 		t.Fatal(err)
 	}
 	checkRecords(t, b)
@@ -103,7 +103,7 @@ func TestC36LargeBodiesAreNotCopied(t *testing.T) {
 	do := func() {
 		c := NewCall(context.Background(), p)
 		c.Min, c.Max = 8, 8
-		if _, err := l.Do(within(t, 10*time.Second), c); err != nil {
+		if _, err := l.Do(within(t, time.Minute), c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestC33AFetchAnswerKeepsItsBuffer(t *testing.T) {
 	l := p.Lane(Fetch)
 	var kept [][]byte
 	for i := range 10 {
-		resp, err := l.Do(within(t, 10*time.Second), NewCall(context.Background(), kmsg.NewPtrFetchRequest()))
+		resp, err := l.Do(within(t, time.Minute), NewCall(context.Background(), kmsg.NewPtrFetchRequest()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +214,7 @@ func TestF46AFetchAnswerIsReadIntoItsCallersBuffer(t *testing.T) {
 		c.Buffer = func(n int) []byte { asked++; return buf[:n] }
 		return c
 	}
-	resp, err := l.Do(within(t, 10*time.Second), call())
+	resp, err := l.Do(within(t, time.Minute), call())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestF46AFetchAnswerIsReadIntoItsCallersBuffer(t *testing.T) {
 	if asked != 1 || len(got) != 50_000 || bytes.Count(got, []byte{0}) != len(got) {
 		t.Errorf("asked %d times; the answer lies elsewhere", asked)
 	}
-	ctx, cancel := context.WithCancel(within(t, 10*time.Second))
+	ctx, cancel := context.WithCancel(within(t, time.Minute))
 	cancelled := make(chan struct{})
 	go func() {
 		defer close(cancelled)
@@ -237,7 +237,7 @@ func TestF46AFetchAnswerIsReadIntoItsCallersBuffer(t *testing.T) {
 	cancel()
 	<-cancelled
 	close(hold)
-	if _, err := l.Do(within(t, 10*time.Second), NewCall(context.Background(), kmsg.NewPtrFetchRequest())); err != nil {
+	if _, err := l.Do(within(t, time.Minute), NewCall(context.Background(), kmsg.NewPtrFetchRequest())); err != nil {
 		t.Fatal(err)
 	}
 	if asked != 1 || bytes.Count(buf, []byte{0}) != len(buf) {
@@ -278,7 +278,7 @@ func TestF46ALossWithinTheCallersBufferEndsTheCall(t *testing.T) {
 	req.MaxBytes = 60_000
 	c := NewCall(context.Background(), req)
 	c.Buffer = func(n int) []byte { asked++; return make([]byte, n) }
-	resp, err := l.Do(within(t, 10*time.Second), c)
+	resp, err := l.Do(within(t, time.Minute), c)
 	var lost *kafka.ConnError
 	if resp != nil || !errors.As(err, &lost) || asked != 1 || len(b.requests(1)) != 1 {
 		t.Errorf("%v, with an answer: %v; asked for %d buffers, sent %d times", err, resp != nil, asked, len(b.requests(1)))
@@ -304,7 +304,7 @@ func TestC29AnAnswersByteFieldsAreTheCallersOwn(t *testing.T) {
 	l := newPeer(t, b.addr(), &Config{}).Lane(Join)
 	var kept [][]byte
 	for range 10 {
-		resp, err := l.Do(within(t, 10*time.Second), NewCall(context.Background(), kmsg.NewPtrSyncGroupRequest()))
+		resp, err := l.Do(within(t, time.Minute), NewCall(context.Background(), kmsg.NewPtrSyncGroupRequest()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -93,9 +93,13 @@ replica.{lag.time.max.ms,socket.timeout.ms}=3000
 replica.{fetch.wait.max.ms,fetch.backoff.ms}=200
 `
 
-// single lays out the internal topics for one broker, triple for three.
+// single lays out the internal topics for one broker, triple for three. Nobody
+// takes over from one broker, so a machine under load should not have it taken
+// for dead.
 const (
 	single = `
+broker.session.timeout.ms=9000
+broker.heartbeat.interval.ms=500
 offsets.topic.{replication.factor,num.partitions}=1
 transaction.state.log.{replication.factor,min.isr,num.partitions}=1
 share.coordinator.state.topic.{replication.factor,min.isr,num.partitions}=1

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	readyWithin = 2 * time.Minute // of a start; slow machines with other work need most of it
+	readyWithin = 4 * time.Minute // of a start; three brokers on a machine under load took over two
 	pollEvery   = 50 * time.Millisecond
 )
 
