@@ -87,3 +87,42 @@ func TestP5WatchYieldsWhatChangedAndNothingElse(t *testing.T) {
 		}
 	})
 }
+
+// Who comes later knows of a lease only what its holder's clock says: a holder
+// that died an hour ago does not lead, however fresh the reading is.
+func TestP5ANewcomerDoesNotNameAHolderLongDead(t *testing.T) {
+	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+		ta := win(t, s.member("a"), "r")
+		time.Sleep(brief.Renew)
+		if st, err := s.member("b").Describe(within(t, time.Minute), "r"); err != nil || st.Leader != "a" {
+			t.Errorf("while it leads: %q, %v", st.Leader, err)
+		}
+		s.links["a"].setCut(true, nil)
+		<-ta.Done()
+		time.Sleep(time.Hour)
+		if st, err := s.member("c").Describe(within(t, time.Minute), "r"); err != nil || st.Leader != "" || st.LeaseLeft > 0 {
+			t.Errorf("an hour later: %q leads for %v, %v", st.Leader, st.LeaseLeft, err)
+		}
+	})
+}
+
+// A state too old to tell names nobody, also where the lease that was seen last
+// would go on.
+func TestP5AStaleStateNamesNobodyWhateverTheLease(t *testing.T) {
+	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+		win(t, s.member("a", func(c *Config) {
+			*c = Config{Lease: 10 * time.Minute, Renew: time.Minute, RequestTimeout: 2 * time.Second}
+		}), "r")
+		b := s.member("b")
+		if st, err := b.Describe(within(t, time.Minute), "r"); err != nil || st.Leader != "a" {
+			t.Fatalf("%q, %v", st.Leader, err)
+		}
+		s.links["b"].setCut(true, nil)
+		time.Sleep(2 * brief.Lease)
+		p := b.log.partition(placeOf("r").Partition)
+		f, _, _ := p.fold("r")
+		if st := b.state(p, f); st.Leader != "" || !st.Stale || st.Vacant() {
+			t.Errorf("%q leads, stale %v, vacant %v", st.Leader, st.Stale, st.Vacant())
+		}
+	})
+}
