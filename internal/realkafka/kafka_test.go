@@ -19,7 +19,10 @@ func TestMain(m *testing.M) {
 // TestTheTestsThatNeedAClusterAreKnown, and only they: one that is not would run
 // without.
 func TestTheTestsThatNeedAClusterAreKnown(t *testing.T) {
-	names := onKafka()
+	names, others := onKafka()
+	if !others {
+		t.Error("there are no others, it says")
+	}
 	for name, want := range map[string]bool{
 		"TestBrokersOfThreeComeAndGo": true, "TestSecureListenersServe": true, t.Name(): true,
 		"TestMain": false, "TestReservedPortsAreHeld": false,

@@ -47,7 +47,7 @@ func Start(tb testing.TB, o Options) *Cluster {
 func Run(m *testing.M, o Options, set func(*Cluster)) int {
 	flag.Parse()
 	first := 0
-	if names := onKafka(); len(names) > 0 && !picked() {
+	if names, others := onKafka(); len(names) > 0 && others && !picked() {
 		these := "^(" + strings.Join(names, "|") + ")$"
 		choose("test.skip", these)
 		first = m.Run()
@@ -90,12 +90,14 @@ var (
 )
 
 // onKafka names the tests of the files with the build tag kafka in the current
-// folder, which is the package's. No others can know of the cluster.
-func onKafka() (names []string) {
+// folder, which is the package's, and reports whether there are tests in other
+// files. Those cannot know of the cluster.
+func onKafka() (names []string, others bool) {
 	files, _ := filepath.Glob("*_test.go")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil || !taggedKafka.Match(text) {
+			others = others || testFunc.Match(text)
 			continue
 		}
 		for _, m := range testFunc.FindAllSubmatch(text, -1) {
@@ -104,5 +106,5 @@ func onKafka() (names []string) {
 			}
 		}
 	}
-	return names
+	return names, others
 }
