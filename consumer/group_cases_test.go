@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/cluster"
@@ -287,4 +288,58 @@ func TestG12_B193ALeaderTellsWhatItLeftOut(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// A topic that a member may not read, or whose name no topic can have, is told by
+// Poll once, as long as it is so; the others are read. Counted as one without
+// partitions it would be missed by nobody.
+// Mutation: count it as 0 and tell nobody; or tell it with every count.
+func TestAClassicMemberIsToldOfTopicsThatAreRefused(t *testing.T) {
+	inWorld(t, ottlatest.Config{Topics: map[string]int{"t": 2, "u": 1}}, func(ctx context.Context, w *world) {
+		w.produce("t", 0, "0")
+		denied := w.k.Fail(int16(kmsg.Metadata), kerr.TopicAuthorizationFailed.Code, -1, 0)
+		c := w.member(GroupConfig{Topics: []string{"t", "u"}})
+		poll := func(d time.Duration) (values []string, told map[string]error) {
+			told = map[string]error{}
+			for end := time.Now().Add(d); time.Now().Before(end); {
+				polling, cancel := context.WithDeadline(ctx, end)
+				batches, err := c.Poll(polling)
+				cancel()
+				for _, b := range batches {
+					for _, r := range b.Records() {
+						values = append(values, string(r.Value))
+					}
+				}
+				for _, one := range parts(err) {
+					var op *kafka.OpError
+					if errors.As(one, &op) {
+						if told[op.Topic] != nil {
+							t.Errorf("%s is told again: %v", op.Topic, one)
+						}
+						told[op.Topic] = one
+					}
+				}
+			}
+			return values, told
+		}
+		for _, why := range []*kerr.Error{kerr.TopicAuthorizationFailed, kerr.InvalidTopicException} {
+			denied.Remove()
+			denied = w.k.Fail(int16(kmsg.Metadata), why.Code, -1, 0)
+			if _, told := poll(20 * time.Second); len(told) != 2 || !errors.Is(told["t"], why) || !errors.Is(told["u"], why) {
+				t.Errorf("%v: told %v", why, told)
+			}
+		}
+		denied.Remove()
+		if values, told := poll(20 * time.Second); !slices.Equal(values, []string{"0"}) || len(told) != 0 {
+			t.Errorf("read %q, told %v", values, told)
+		}
+	})
+}
+
+// parts are the errors that a Poll joined.
+func parts(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
 }

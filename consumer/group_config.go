@@ -52,7 +52,7 @@ func (c Commits) String() string {
 type GroupConfig struct {
 	ID         string   // group.id; empty = no group
 	InstanceID string   // group.instance.id: a static member, which keeps its partitions over a restart
-	Topics     []string // what to subscribe to at once; more with Subscribe
+	Topics     []string // what to subscribe to at once; more with Subscribe. What brokers refuse of it (a right, a name) is an error of the leader's Poll in a classic group; the rest is read
 	Pattern    string   // in place of Topics: a regular expression that the whole name of a topic matches
 
 	// Protocol is the kind of group: [kafka.ClassicGroup], or

@@ -10,7 +10,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/internal/core/fetch"
 	"github.com/ottla/ottla/internal/core/group"
+	"github.com/ottla/ottla/internal/core/retry"
 	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 )
@@ -30,10 +32,11 @@ type subscription struct {
 // have, which a pattern matches, what their ids mean. Its fields are guarded by
 // the member's mutex.
 type topicWatch struct {
-	m      *member
-	names  []string // whose partitions the leader of a classic group counts
-	asking bool
-	again  bool
+	m       *member
+	names   []string // whose partitions the leader of a classic group counts
+	asking  bool
+	again   bool
+	refused map[string]int16 // topics that brokers refuse, with the code that was told of them
 }
 
 // subscribeLocked tells the machine what is wanted.
@@ -170,7 +173,8 @@ func (w *topicWatch) count() {
 	}
 	w.asking, w.again = true, false
 	w.m.c.tasks.Go(func(ctx context.Context) error {
-		counts := w.countAll(ctx, names)
+		counts, errs := w.countAll(ctx, names)
+		w.tell(names, errs)
 		w.counted(names, counts, w.racks(ctx, names))
 		return nil
 	})
@@ -179,10 +183,13 @@ func (w *topicWatch) count() {
 // countPatience is how long a plan waits for what is known of no topic yet.
 const countPatience = time.Second
 
-func (w *topicWatch) countAll(ctx context.Context, names []string) map[string]int32 {
+// countAll counts the partitions of topics; errs says why some have none, or as
+// many as they had.
+func (w *topicWatch) countAll(ctx context.Context, names []string) (counts map[string]int32, errs map[string]error) {
 	type found struct {
 		name string
 		n    int32
+		err  error
 	}
 	ctx, cancel := context.WithTimeout(ctx, countPatience)
 	defer cancel()
@@ -193,18 +200,52 @@ func (w *topicWatch) countAll(ctx context.Context, names []string) map[string]in
 			if t, ok := w.m.c.cluster.CachedTopic(name); err != nil && ok && kafka.CodeOf(err) == 0 {
 				n = t.Count()
 			}
-			results <- found{name, n}
+			results <- found{name, n, err}
 			return nil
 		}) {
-			results <- found{name, 0}
+			results <- found{name: name}
 		}
 	}
-	counts := make(map[string]int32, len(names))
+	counts, errs = make(map[string]int32, len(names)), make(map[string]error)
 	for range names {
 		f := <-results
-		counts[f.name] = f.n
+		counts[f.name], errs[f.name] = f.n, f.err
 	}
-	return counts
+	return counts, errs
+}
+
+// isRefusal reports whether a code in metadata does not go away by waiting, such
+// as a right that is missing or a name that no topic can have.
+func isRefusal(code int16) bool {
+	switch retry.Of(code) {
+	case retry.OK, retry.Retry, retry.RefreshMetadata:
+		return false
+	}
+	return true
+}
+
+// tell has Poll return why topics of the subscription are not read, once for
+// each until that changes. The others are read.
+func (w *topicWatch) tell(names []string, errs map[string]error) {
+	w.m.mu.Lock()
+	was := w.refused
+	w.refused = make(map[string]int16)
+	var news []error
+	for _, name := range names {
+		code := kafka.CodeOf(errs[name])
+		switch told := was[name]; {
+		case isRefusal(code):
+			if w.refused[name] = code; code != told {
+				news = append(news, errs[name])
+			}
+		case errs[name] != nil && told != 0: // nobody said that it is not so any more
+			w.refused[name] = told
+		}
+	}
+	w.m.mu.Unlock()
+	for _, err := range news {
+		w.m.c.do(func(f *fetch.Machine) { f.Tell(err) })
+	}
 }
 
 // missingAfter is when topics that do not exist are looked for again.
@@ -219,17 +260,21 @@ func (w *topicWatch) racks(ctx context.Context, names []string) group.Racks {
 	ctx, cancel := context.WithTimeout(ctx, countPatience)
 	defer cancel()
 	req := kmsg.NewPtrMetadataRequest()
+	req.Topics, req.AllowAutoTopicCreation = []kmsg.MetadataRequestTopic{}, false
 	for _, name := range names {
 		t := kmsg.NewMetadataRequestTopic()
 		t.Topic = kmsg.StringPtr(name)
 		req.Topics = append(req.Topics, t)
 	}
-	resp, err := w.m.c.cluster.Request(ctx, req)
+	resp, err := req.RequestWith(ctx, w.m.c.cluster)
+	if err == nil {
+		err = kafka.CodeError(resp.ErrorCode, nil)
+	}
 	if err != nil {
 		w.m.c.cfg.Logger.Warn("the racks of replicas are not known", "group", w.m.cfg.ID, "err", err)
 		return nil
 	}
-	return racksIn(resp.(*kmsg.MetadataResponse))
+	return racksIn(resp)
 }
 
 func racksIn(resp *kmsg.MetadataResponse) group.Racks {
