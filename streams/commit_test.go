@@ -23,6 +23,7 @@ type offsetsBroker struct {
 	fetches  []*kmsg.OffsetFetchRequest
 	position int64
 	change   func(*kmsg.OffsetCommitResponse) // of the answer
+	group    string                           // that OffsetFetch is answered for
 }
 
 func (b *offsetsBroker) next() int16 {
@@ -60,7 +61,7 @@ func (b *offsetsBroker) on(w *world) {
 		b.fetches = append(b.fetches, req)
 		resp := q.Response().(*kmsg.OffsetFetchResponse)
 		g := kmsg.NewOffsetFetchResponseGroup()
-		g.Group, g.ErrorCode = "g", b.next()
+		g.Group, g.ErrorCode = b.group, b.next()
 		for _, t := range req.Groups[0].Topics {
 			rt := kmsg.NewOffsetFetchResponseGroupTopic()
 			rt.Topic, rt.TopicID = t.Topic, t.TopicID
@@ -83,7 +84,7 @@ func at(o int64) kafka.Commit {
 // owner is a member that owns tasks, and the broker of its offsets.
 func owner(t *testing.T, w *world, tasks ...string) (*Member, *offsetsBroker) {
 	t.Helper()
-	b := &offsetsBroker{position: 42}
+	b := &offsetsBroker{position: 42, group: "g"}
 	b.on(w)
 	w.co.assign(all(tasks...))
 	m := w.join()
@@ -304,6 +305,22 @@ func TestP23NoErrorOfAFetchStandsForNoPosition(t *testing.T) {
 			if f.Key == 2 {
 				t.Error("ListOffsets was asked")
 			}
+		}
+	})
+}
+
+// Taken for its own, the offsets of another group would have a task read on at
+// another's place.
+func TestOffsetsOfAnotherGroupAreAnError(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m, b := owner(t, w, "0_0")
+		b.group = "another"
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		at, err := m.Committed(ctx, []kafka.TopicPartition{tp("in", 0)})
+		var pe *ProtocolError
+		if !errors.As(err, &pe) || len(at) != 0 {
+			t.Errorf("%v, %v", at, err)
 		}
 	})
 }
