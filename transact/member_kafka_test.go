@@ -64,7 +64,8 @@ const (
 	handled  = "records_consumed"
 	finished = "shutdown_complete"
 
-	rebalancing = "rebalancing" // this and the next are ottla's alone
+	listening   = "listening" // to signals; this and the next two are ottla's alone
+	rebalancing = "rebalancing"
 	joined      = "joined"
 )
 
@@ -100,6 +101,7 @@ func perform(text string) int {
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
+	p.say(listening, nil)
 	err := p.run(ctx)
 	p.say(finished, err)
 	if err != nil {

@@ -141,8 +141,12 @@ func (a *actor) ending() bool {
 	return a.asked
 }
 
-// stop asks a member to end in order.
+// stop asks a member to end in order. One of ottla is waited for until it listens:
+// a process that has just begun would be ended by the signal itself.
 func (a *actor) stop() {
+	for !a.java && a.lives() && !a.has(func(r report) bool { return r.Name == listening }) {
+		time.Sleep(10 * time.Millisecond)
+	}
 	a.mu.Lock()
 	a.asked = true
 	a.mu.Unlock()
