@@ -5,14 +5,16 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/ottla/ottla/cluster"
 	"github.com/ottla/ottla/kafka"
 )
 
-// Cluster is a cluster as one of its brokers describes it.
+// Cluster is a cluster as one of its brokers describes it, or one of its
+// controllers (see cluster.Config.BootstrapControllers).
 type Cluster struct {
 	ID         string
-	Controller kafka.NodeID // kafka.NoNode during an election; with KRaft some broker that passes requests on
-	Brokers    []kafka.Broker
+	Controller kafka.NodeID   // kafka.NoNode during an election; with KRaft some broker that passes requests on, or the active controller
+	Brokers    []kafka.Broker // the controllers if the client is connected to those
 }
 
 // DescribeCluster describes the cluster. Brokers before 2.8 tell it in their
@@ -20,7 +22,11 @@ type Cluster struct {
 func (a *Admin) DescribeCluster(ctx context.Context) (Cluster, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	resp, err := kmsg.NewPtrDescribeClusterRequest().RequestWith(ctx, a.c)
+	req := kmsg.NewPtrDescribeClusterRequest()
+	if cluster.AtControllers(a.c) {
+		req.EndpointType = 2
+	}
+	resp, err := req.RequestWith(ctx, a.c)
 	if unsupported(err) {
 		return a.clusterFromMetadata(ctx)
 	}

@@ -3,6 +3,9 @@ package admin
 import (
 	"context"
 	"time"
+
+	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/kafka"
 )
 
 // InDoubtError is a creation or deletion of which it is not known whether it
@@ -62,9 +65,14 @@ func (*harmless) MayHaveHappened() bool { return false }
 //
 // A broker that stood still all that time with the request unread, and that
 // the cluster does not name any more, can still carry it out when it goes on.
+// Controllers show nothing of it: through them it stays Unknown, with
+// kafka.ErrUnsupportedEndpointType.
 func (e *InDoubtError) Resolve(ctx context.Context) (Outcome, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if cluster.AtControllers(e.a.c) {
+		return Unknown, opError("resolve "+e.What, "", kafka.ErrUnsupportedEndpointType)
+	}
 	for attempt := 1; ; attempt++ {
 		switch e.read(ctx) {
 		case shown:

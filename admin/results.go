@@ -73,6 +73,7 @@ type Mode uint8
 const (
 	// Visible returns when every live broker shows the change. What is made
 	// but not seen everywhere before the context ends is a [*NotVisibleError].
+	// Through controllers no broker can be asked, so it is as Accepted there.
 	Visible Mode = iota
 	// Accepted returns once the change is made. For a moment some brokers may
 	// still know nothing of it.

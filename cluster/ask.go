@@ -111,7 +111,7 @@ var errNoAddress = errors.New("there is no address to ask")
 // candidates are the addresses for a request that any broker can serve.
 // Addresses that just failed, or whose socket is stuck, come last in each kind.
 func (c *client) candidates(avoid []string) meta.Candidates {
-	can := meta.Candidates{Bootstrap: c.cfg.Bootstrap, Avoid: avoid}
+	can := meta.Candidates{Bootstrap: c.cfg.seeds(), Avoid: avoid}
 	now := time.Now()
 	known := make(map[string]bool)
 	for _, p := range c.pool.all() {

@@ -159,7 +159,8 @@ func (c *client) done() <-chan struct{} { return c.tasks.Context().Done() }
 // ID is the id of the cluster, empty while it is not known.
 func (c *Cluster) ID() string { return c.snap.Load().ClusterID }
 
-// Brokers are the brokers of the cluster as last told, in order of their ids.
+// Brokers are the brokers of the cluster as last told, in order of their ids; the
+// controllers if the client is connected to those.
 // It is the caller's own.
 func (c *Cluster) Brokers() []kafka.Broker {
 	return append([]kafka.Broker(nil), c.snap.Load().Brokers...)

@@ -19,12 +19,21 @@ import (
 	"github.com/ottla/ottla/kafka"
 )
 
-// Config says how to reach a cluster. Only Bootstrap is needed; the zero value
-// of every other field is a safe default. [Connect] copies and validates it:
-// later changes have no effect. Printing a Config shows no secret.
+// Config says how to reach a cluster. Only Bootstrap (or BootstrapControllers)
+// is needed; the zero value of every other field is a safe default. [Connect]
+// copies and validates it: later changes have no effect. Printing a Config shows
+// no secret.
 type Config struct {
 	Bootstrap []string // bootstrap.servers; "host:port" or "host", which means port 9092
 	ClientID  string   // client.id; "" = "ottla"; at most 32,767 bytes
+
+	// BootstrapControllers is bootstrap.controllers, in place of Bootstrap: the
+	// client talks to KRaft controllers themselves (KIP-919, from Kafka 3.7 on),
+	// as for repairs while no broker serves. They are what it takes for the
+	// cluster's brokers, and requests for the controller go to the active one.
+	// What they do not serve (records, topic metadata, groups, transactions) is
+	// kafka.ErrUnsupportedEndpointType, unsent.
+	BootstrapControllers []string
 
 	// Dial opens connections in place of a net.Dialer. If Resolve is nil it
 	// gets host names and does its own look-ups.
@@ -76,18 +85,9 @@ func (*configError) MayHaveHappened() bool { return false }
 // withDefaults is a checked copy of the configuration, with the canonical
 // bootstrap addresses.
 func (c Config) withDefaults() (Config, error) {
-	if len(c.Bootstrap) == 0 {
-		return c, &configError{"Bootstrap", "is empty: at least one broker address is needed"}
+	if err := c.canonicalSeeds(); err != nil {
+		return c, err
 	}
-	addrs := make([]string, 0, len(c.Bootstrap))
-	for i, a := range c.Bootstrap {
-		addr, err := canonical(a)
-		if err != nil {
-			return c, &configError{"Bootstrap[" + strconv.Itoa(i) + "]", fmt.Sprintf("%q: %v", a, err)}
-		}
-		addrs = append(addrs, addr)
-	}
-	c.Bootstrap = addrs
 	for _, d := range []struct {
 		field string
 		value *time.Duration
@@ -112,6 +112,33 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	return c, c.check()
+}
+
+// canonicalSeeds gives the addresses to start from their canonical form.
+func (c *Config) canonicalSeeds() error {
+	field := "Bootstrap"
+	switch {
+	case len(c.Bootstrap) > 0 && c.atControllers():
+		return &configError{"BootstrapControllers", "is set beside Bootstrap: a client is connected to brokers or to controllers"}
+	case len(c.Bootstrap) == 0 && !c.atControllers():
+		return &configError{"Bootstrap", "is empty: at least one broker address is needed"}
+	case c.atControllers():
+		field = "BootstrapControllers"
+	}
+	addrs := make([]string, 0, len(c.seeds()))
+	for i, a := range c.seeds() {
+		addr, err := canonical(a)
+		if err != nil {
+			return &configError{field + "[" + strconv.Itoa(i) + "]", fmt.Sprintf("%q: %v", a, err)}
+		}
+		addrs = append(addrs, addr)
+	}
+	if c.atControllers() {
+		c.BootstrapControllers = addrs
+	} else {
+		c.Bootstrap = addrs
+	}
+	return nil
 }
 
 // check refuses what no default can mend.
@@ -165,8 +192,12 @@ func (c Config) String() string {
 			mechanisms[i] = m.Name()
 		}
 	}
-	return fmt.Sprintf("cluster.Config{Bootstrap: %v, ClientID: %q, TLS: %v, SASL: %v, DialTimeout: %v, RequestTimeout: %v, MetadataMaxAge: %v, NoTopicCreation: %v}",
-		c.Bootstrap, c.ClientID, c.TLS != nil, mechanisms, c.DialTimeout, c.RequestTimeout, c.MetadataMaxAge, c.NoTopicCreation)
+	seeds := "Bootstrap"
+	if c.atControllers() {
+		seeds = "BootstrapControllers"
+	}
+	return fmt.Sprintf("cluster.Config{%s: %v, ClientID: %q, TLS: %v, SASL: %v, DialTimeout: %v, RequestTimeout: %v, MetadataMaxAge: %v, NoTopicCreation: %v}",
+		seeds, c.seeds(), c.ClientID, c.TLS != nil, mechanisms, c.DialTimeout, c.RequestTimeout, c.MetadataMaxAge, c.NoTopicCreation)
 }
 
 // GoString is String, so that %#v shows no secret either.

@@ -38,6 +38,9 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"MaxResponseBytes": func(c *Config) { c.MaxResponseBytes = -1 },
 		"JournalSize":      func(c *Config) { c.JournalSize = -1 },
 		"SASL[0]":          func(c *Config) { c.SASL = []sasl.Mechanism{nil} },
+
+		"BootstrapControllers is set beside Bootstrap": func(c *Config) { c.BootstrapControllers = []string{"a:1"} },
+		"BootstrapControllers[1]":                      func(c *Config) { c.Bootstrap, c.BootstrapControllers = nil, []string{"a:1", "b:no"} },
 	} {
 		cfg := Config{Bootstrap: []string{"a:1"}}
 		change(&cfg)

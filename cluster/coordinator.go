@@ -81,7 +81,11 @@ func (s *state) wantCoordinator(k meta.CoordinatorKey, a *answer) {
 		a.give(nil)
 		return
 	}
-	if err := fitKey(k.Key); err != nil {
+	err := s.c.cfg.unserved(int16(kmsg.FindCoordinator))
+	if err == nil {
+		err = fitKey(k.Key)
+	}
+	if err != nil {
 		a.give(err)
 		return
 	}

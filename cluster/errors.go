@@ -172,7 +172,7 @@ func permanent(err error) bool {
 	}
 	var protocol *kafka.ProtocolError
 	var plaintext tls.RecordHeaderError
-	return errors.Is(err, ErrClosed) || errors.Is(err, ErrNotRouted) ||
+	return errors.Is(err, ErrClosed) || errors.Is(err, ErrNotRouted) || errors.Is(err, kafka.ErrUnsupportedEndpointType) ||
 		netconn.Permanent(err) || errors.As(err, &protocol) || errors.As(err, &plaintext)
 }
 

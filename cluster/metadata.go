@@ -30,6 +30,9 @@ func (c *client) refresh(ctx context.Context, topics []string, n meta.Need) erro
 	if ctx.Err() != nil {
 		return ended(ctx)
 	}
+	if len(topics) > 0 && c.cfg.atControllers() {
+		return kafka.ErrUnsupportedEndpointType
+	}
 	for _, t := range topics { // one in a request spoils it for all that are in it
 		if len(t) > math.MaxInt16 {
 			return tooLong(len(t))
@@ -76,9 +79,9 @@ func (s *state) sendRefresh(r meta.Refresh) {
 	can.Spread = r.Doubt
 	s.ask(&ask{
 		walk: meta.NewWalk(can, s.c.rand.derive()),
-		make: func() (kmsg.Request, int16) { return metadataRequest(r), 1 },
+		make: func() (kmsg.Request, int16) { return s.c.cfg.mapRequest(r), 1 },
 		judge: func(addr string, resp kmsg.Response) error {
-			return s.judge(addr, resp.(*kmsg.MetadataResponse))
+			return s.judge(addr, mapAnswer(resp))
 		},
 		done: func(addr string, resp kmsg.Response, err error) { s.refreshed(r, began, addr, resp, err) },
 	})
@@ -108,6 +111,9 @@ func (s *state) judge(addr string, resp *kmsg.MetadataResponse) error {
 	case meta.OtherCluster:
 		return s.otherCluster(addr, err)
 	}
+	if kafka.CodeOf(err) == kerr.MismatchedEndpointType.Code {
+		return &brokerError{err}
+	}
 	return err
 }
 
@@ -115,7 +121,7 @@ func (s *state) judge(addr string, resp *kmsg.MetadataResponse) error {
 func (s *state) refreshed(r meta.Refresh, began time.Time, addr string, resp kmsg.Response, err error) {
 	if err == nil {
 		var v meta.Verdict
-		mr := resp.(*kmsg.MetadataResponse)
+		mr := mapAnswer(resp)
 		if v, err = s.topics.OnAnswer(s.now, addr, mr); v == meta.MustRebootstrap {
 			s.rebootstrap(err)
 		}

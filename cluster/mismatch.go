@@ -37,9 +37,10 @@ func (s *state) probe(addr string, node kafka.NodeID, tries int) {
 		return
 	}
 	peer.Expect("", kafka.NoNode)
-	req := metadataRequest(meta.Refresh{})
-	call := netconn.NewCall(s.c.tasks.Context(), req)
-	call.Min = 2 // the first version with a cluster id
+	call := netconn.NewCall(s.c.tasks.Context(), s.c.cfg.mapRequest(meta.Refresh{}))
+	if !s.c.cfg.atControllers() {
+		call.Min = 2 // the first version of Metadata with a cluster id
+	}
 	call.Done = func(resp kmsg.Response, err error) {
 		s.c.inbox.post(func(s *state) {
 			if kafka.CodeOf(err) == kerr.RebootstrapRequired.Code && tries > 1 {
@@ -56,10 +57,13 @@ func (s *state) probe(addr string, node kafka.NodeID, tries int) {
 // its sockets, another cluster loses them.
 func (s *state) probed(addr string, node kafka.NodeID, resp kmsg.Response, err error) {
 	delete(s.probing, addr)
-	mr, ok := resp.(*kmsg.MetadataResponse)
+	var mr *kmsg.MetadataResponse
+	if err == nil {
+		mr = mapAnswer(resp)
+	}
 	snap := s.topics.Snapshot()
 	switch {
-	case err != nil || !ok: // the next dial asks again
+	case err != nil: // the next dial asks again
 	case snap.Foreign(mr.ClusterID):
 		_ = s.otherCluster(addr, &MismatchError{Want: snap.ClusterID, Found: *mr.ClusterID})
 		s.rebootstrap(&MismatchError{Addr: addr, Want: snap.ClusterID, Found: *mr.ClusterID})

@@ -67,7 +67,7 @@ func (c *Cluster) TopicNames(ctx context.Context) ([]string, error) {
 // this cluster is an error: one with a code, without brokers, or of another
 // cluster.
 func (c *client) anyMetadata(ctx context.Context, req *kmsg.MetadataRequest) (*kmsg.MetadataResponse, error) {
-	got, err := c.attempts(ctx, req).toAny()
+	got, err := c.attempts(ctx, req).routed()
 	if err != nil {
 		return nil, err
 	}

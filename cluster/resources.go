@@ -19,7 +19,7 @@ func (a *attempts) toResources() (kmsg.Response, error) {
 	if s == nil {
 		return nil, opError(a.api, kafka.NoNode, ErrNotRouted)
 	}
-	r := &resourceRouter{c: a.c, s: s}
+	r := &resourceRouter{c: a.c, s: s, change: a.req.Key() != describeConfigsKey}
 	ofBroker, unknown := false, false
 	for i := range s.len() {
 		if id := r.broker(i); id >= 0 {
@@ -35,30 +35,39 @@ func (a *attempts) toResources() (kmsg.Response, error) {
 	if ofBroker {
 		return a.spread(s, r)
 	}
-	if a.req.Key() == describeConfigsKey {
-		return a.toAny()
+	if r.change {
+		return a.toController()
 	}
-	return a.toController()
+	return a.toAny()
 }
 
 const describeConfigsKey = 32
 
+// Types of resources as the names of split items have them.
+var (
+	brokerConfig = strconv.Itoa(int(kmsg.ConfigResourceTypeBroker))
+	brokerLogger = strconv.Itoa(int(kmsg.ConfigResourceTypeBrokerLogger))
+)
+
 // resourceRouter leads config resources to brokers.
 type resourceRouter struct {
-	c     *client
-	s     split
-	other kafka.Broker // where resources go that are about no broker
+	c      *client
+	s      split
+	change bool         // and not only read
+	other  kafka.Broker // where resources go that are about no broker
 }
 
 // broker is the broker that a resource is about, kafka.NoNode if it is about
-// none. An empty name means all brokers: their defaults.
+// none. An empty name means all brokers: their defaults. A client of controllers
+// reads the settings of each and reaches its loggers; settings of any node are
+// changed by the active one.
 func (r *resourceRouter) broker(i int) kafka.NodeID {
 	kind, name, _ := strings.Cut(r.s.name(i), "/")
-	if kind != strconv.Itoa(int(kmsg.ConfigResourceTypeBroker)) && kind != strconv.Itoa(int(kmsg.ConfigResourceTypeBrokerLogger)) {
+	if kind != brokerConfig && kind != brokerLogger {
 		return kafka.NoNode
 	}
 	id, err := strconv.ParseInt(name, 10, 32)
-	if err != nil || id < 0 {
+	if err != nil || id < 0 || r.change && kind == brokerConfig && r.c.cfg.atControllers() {
 		return kafka.NoNode
 	}
 	return kafka.NodeID(id)

@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/netconn"
+	"github.com/ottla/ottla/kafka"
 )
 
 // target is the kind of broker that a request is for.
@@ -57,7 +58,8 @@ var routes = map[int16]target{
 // codes that ask for another broker or for patience. A request that changes
 // something is never sent twice once it may have been read: then the error's
 // MayHaveHappened says so. Other codes are in the answer, as the broker sent
-// it; the error is nil then.
+// it; the error is nil then. A client of controllers refuses what they do not
+// serve with kafka.ErrUnsupportedEndpointType.
 //
 // Items of a split request that got no answer have a code of the client in the
 // merged answer, and a [*PartialError] says what happened to them. The version
@@ -88,6 +90,9 @@ func (b bounded) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, 
 
 func (a *attempts) routed() (kmsg.Response, error) {
 	to := routes[a.req.Key()]
+	if err := a.c.cfg.unserved(a.req.Key()); err != nil {
+		return nil, opError(a.api, kafka.NoNode, err)
+	}
 	if r, ok := a.req.(*kmsg.InitProducerIDRequest); ok && r.TransactionalID == nil {
 		to = anyBroker
 	}

@@ -49,11 +49,17 @@ func (a *attempts) once(b kafka.Broker, wrong retry.Disposition) (kmsg.Response,
 	return resp, nil
 }
 
-// toController sends the request to the controller.
+// toController sends the request to the controller. Another controller answers
+// DescribeQuorum with NOT_LEADER_OR_FOLLOWER: it is about the partition that the
+// active one leads.
 func (a *attempts) toController() (kmsg.Response, error) {
+	wrong := retry.FindController
+	if a.req.Key() == int16(kmsg.DescribeQuorum) {
+		wrong = retry.RefreshMetadata
+	}
 	return a.toOne(
 		func() (kafka.Broker, error) { return a.c.controller(a.ctx) },
-		retry.FindController,
+		wrong,
 		func(b kafka.Broker) { a.c.invalidateController(b.ID) },
 		func(kafka.Broker) { a.c.inbox.post((*state).wantBrokers) },
 	)

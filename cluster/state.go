@@ -141,7 +141,7 @@ func (s *state) connections(snap *meta.Snapshot) {
 	keep := s.coords.Addrs()
 	expect := make(map[string]expectation, len(snap.Brokers))
 	shared := make(map[string]bool)
-	for _, a := range s.c.cfg.Bootstrap {
+	for _, a := range s.c.cfg.seeds() {
 		keep[a] = true
 	}
 	for _, b := range snap.Brokers {

@@ -14,9 +14,10 @@ import (
 	"github.com/ottla/ottla/kafka"
 )
 
-// TestKafkaB020B050AKilledBrokerIsLeftBehind runs three brokers, kills the one
-// that leads a partition and coordinates a group and a transaction, and goes on.
-func TestKafkaB020B050AKilledBrokerIsLeftBehind(t *testing.T) {
+// TestKafkaB020B050A8AKilledBrokerIsLeftBehind runs three brokers, kills the one
+// that leads a partition and coordinates a group and a transaction, and goes on;
+// then, through the controllers, the one that is the active controller.
+func TestKafkaB020B050A8AKilledBrokerIsLeftBehind(t *testing.T) {
 	three := realkafka.Start(t, realkafka.Options{Brokers: 3})
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -117,4 +118,5 @@ func TestKafkaB020B050AKilledBrokerIsLeftBehind(t *testing.T) {
 	if moving >= 0 && counts[LeaderChanged] == 0 {
 		t.Error("no event tells of the moved leader")
 	}
+	t.Run("A8", func(t *testing.T) { followsTheController(t, ctx, three) })
 }

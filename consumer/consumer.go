@@ -20,8 +20,12 @@ type Consumer struct {
 }
 
 // New makes a consumer with nothing assigned. It sends nothing. The consumer
-// must be closed; it ends with its client in any case.
+// must be closed; it ends with its client in any case. A client of controllers is
+// kafka.ErrUnsupportedEndpointType.
 func New(c *cluster.Cluster, cfg Config) (*Consumer, error) {
+	if cluster.AtControllers(c) {
+		return nil, kafka.ErrUnsupportedEndpointType
+	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err

@@ -18,6 +18,10 @@ var (
 	ErrBufferFull    error = notDone("ottla: the producer's buffer is full")
 	ErrNotInGroup    error = notDone("ottla: not a member of the group")
 	ErrNoTransaction error = notDone("ottla: no transaction is open")
+
+	// ErrUnsupportedEndpointType is a request that controllers do not serve
+	// (KIP-919). It was not sent.
+	ErrUnsupportedEndpointType error = notDone("ottla: the client is connected to controllers, which do not serve this: connect to brokers (bootstrap.servers) for it")
 )
 
 // notDone is a sentinel for calls that are refused before anything is sent.
@@ -221,9 +225,19 @@ type VersionError struct {
 	BrokerMin  int16 // -1 with BrokerMax -1: the broker does not have the API
 	BrokerMax  int16
 	Constraint string // what lowers ClientMax or raises ClientMin, if anything does
+	Controller bool   // the node at Addr is a controller (KIP-919), which is no broker
+}
+
+// Is finds ErrUnsupportedEndpointType where a controller was asked for what only
+// brokers serve.
+func (e *VersionError) Is(target error) bool {
+	return target == ErrUnsupportedEndpointType && e.Controller && e.BrokerMax < 0
 }
 
 func (e *VersionError) Error() string {
+	if e.Controller && e.BrokerMax < 0 {
+		return fmt.Sprintf("ottla: %s (API %d): at %s is a controller, which does not serve it: name brokers (bootstrap.servers) for it", e.Name, e.API, e.Addr)
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "ottla: %s (API %d): the broker at %s ", e.Name, e.API, e.Addr)
 	if e.BrokerMax < 0 {

@@ -61,10 +61,14 @@ func (e notDone) Error() string       { return string(e) }
 func (notDone) MayHaveHappened() bool { return false }
 
 // New starts a producer on c. It contacts nobody before the first record. Close
-// or Shutdown ends it; c stays open, and must outlive it.
+// or Shutdown ends it; c stays open, and must outlive it. A client of controllers
+// is kafka.ErrUnsupportedEndpointType.
 func New(c *cluster.Cluster, cfg Config) (*Producer, error) {
 	if c == nil {
 		return nil, errors.New("ottla: producer.New needs a cluster")
+	}
+	if cluster.AtControllers(c) {
+		return nil, kafka.ErrUnsupportedEndpointType
 	}
 	return start(clusterSeam{c}, cfg)
 }

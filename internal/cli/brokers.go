@@ -80,20 +80,19 @@ func brokersCommand(a *app) *cobra.Command {
 	return outputFlag(cmd)
 }
 
-// readCluster asks who the brokers are.
-func readCluster(ctx context.Context, c asker) (*clusterInfo, error) {
-	resp, err := metadataOf(ctx, c, []string{})
+// readCluster asks who the brokers are, or the controllers.
+func readCluster(ctx context.Context, c *client) (*clusterInfo, error) {
+	found, err := c.admin().DescribeCluster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	info := &clusterInfo{Controller: resp.ControllerID, Brokers: []brokerInfo{}}
-	if resp.ClusterID != nil {
-		info.ClusterID = *resp.ClusterID
-	}
-	for _, b := range resp.Brokers {
-		info.Brokers = append(info.Brokers, brokerInfo{
-			ID: b.NodeID, Host: b.Host, Port: b.Port, Rack: b.Rack, Controller: b.NodeID == resp.ControllerID,
-		})
+	info := &clusterInfo{ClusterID: found.ID, Controller: int32(found.Controller), Brokers: []brokerInfo{}}
+	for _, b := range found.Brokers {
+		one := brokerInfo{ID: int32(b.ID), Host: b.Host, Port: b.Port, Controller: b.ID == found.Controller}
+		if b.Rack != "" {
+			one.Rack = &b.Rack
+		}
+		info.Brokers = append(info.Brokers, one)
 	}
 	slices.SortFunc(info.Brokers, func(a, b brokerInfo) int { return int(a.ID - b.ID) })
 	return info, nil

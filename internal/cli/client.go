@@ -54,7 +54,7 @@ func (a *app) connect(s *settings) (*client, error) {
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	tried := &attempts{left: s.bootstrap, giveUp: giveUp}
+	tried := &attempts{left: slices.Concat(s.bootstrap, s.controllers), giveUp: giveUp}
 	cfg.Trace = &cluster.Trace{Dialled: tried.dialled, Refreshed: tried.refreshed}
 	c, err := cluster.Connect(ctx, cfg)
 	if err != nil {
@@ -136,7 +136,7 @@ func (a *app) clusterConfig(s *settings) (cluster.Config, error) {
 	}
 	a.security = s.security
 	cfg := cluster.Config{
-		Bootstrap: s.bootstrap, ClientID: s.clientID,
+		Bootstrap: s.bootstrap, BootstrapControllers: s.controllers, ClientID: s.clientID,
 		TLS: tlsConfig, SASL: s.security.mechanisms(),
 		DialTimeout: s.dialTimeout, RequestTimeout: s.requestTimeout, IdleTimeout: s.idleTimeout,
 		RetryTimeout: max(a.shared.timeout, s.requestTimeout),

@@ -32,6 +32,10 @@ func clientProperties() []clientProperty {
 func connectionProperties() []clientProperty {
 	return []clientProperty{
 		{name: "bootstrap.servers", set: func(s *settings, v string) error { return s.setBootstrap(v, "bootstrap.servers") }},
+		{name: "bootstrap.controllers", set: func(s *settings, v string) (err error) {
+			s.controllers, err = addresses(v, "bootstrap.controllers")
+			return err
+		}},
 		{name: "client.id", set: func(s *settings, v string) error { s.clientID = v; return nil }},
 		{name: "request.timeout.ms", set: millis(func(s *settings) *time.Duration { return &s.requestTimeout })},
 		{name: "socket.connection.setup.timeout.ms", set: millis(func(s *settings) *time.Duration { return &s.dialTimeout })},

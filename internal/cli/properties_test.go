@@ -118,6 +118,26 @@ func TestPropertiesAreSettings(t *testing.T) {
 	}
 }
 
+// TestA8ControllersTakeThePlaceOfBrokers fails where the variable, or the default,
+// is used beside them.
+func TestA8ControllersTakeThePlaceOfBrokers(t *testing.T) {
+	a, _ := testApp(t)
+	t.Setenv("OTTLA_BOOTSTRAP", "env:1")
+	a.shared.properties = []string{"bootstrap.controllers=c1:9093,c2:9093"}
+	s, err := a.settings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := a.clusterConfig(s)
+	if err != nil || len(cfg.Bootstrap) > 0 || !slices.Equal(cfg.BootstrapControllers, []string{"c1:9093", "c2:9093"}) {
+		t.Errorf("%v, %v", cfg, err)
+	}
+	a.shared.bootstrap = "b:1"
+	if _, err = a.settings(); err == nil || !strings.Contains(err.Error(), "excludes --bootstrap") {
+		t.Errorf("beside --bootstrap: %v", err)
+	}
+}
+
 func TestUnknownPropertiesAreUsageErrorsWithNearNames(t *testing.T) {
 	for prop, want := range map[string]string{
 		"linger.mss=5":                            "did you mean linger.ms?",

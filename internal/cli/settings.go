@@ -32,9 +32,10 @@ func (s secret) reveal() string {
 // say together, in this order of precedence. A zero value is the library's
 // default.
 type settings struct {
-	bootstrap []string
-	clientID  string
-	security  security
+	bootstrap   []string
+	controllers []string // in place of bootstrap
+	clientID    string
+	security    security
 
 	requestTimeout time.Duration
 	dialTimeout    time.Duration
@@ -107,10 +108,14 @@ func (a *app) settings() (*settings, error) {
 }
 
 // applyBootstrap takes the addresses of the flag, of the properties, of the
-// environment, or the default.
+// environment, or the default. Controllers come from properties alone.
 func applyBootstrap(a *app, s *settings) error {
 	env := os.Getenv("OTTLA_BOOTSTRAP")
 	switch {
+	case len(s.controllers) > 0 && (a.shared.bootstrap != "" || len(s.bootstrap) > 0):
+		return usagef("bootstrap.controllers excludes --bootstrap and bootstrap.servers: a client is connected to controllers or to brokers")
+	case len(s.controllers) > 0:
+		return nil
 	case a.shared.bootstrap != "":
 		return s.setBootstrap(a.shared.bootstrap, "--bootstrap")
 	case len(s.bootstrap) > 0:
@@ -123,24 +128,30 @@ func applyBootstrap(a *app, s *settings) error {
 	}
 }
 
-// setBootstrap reads host:port,…; from says whose value it is. A missing port
-// is Kafka's 9092.
-func (s *settings) setBootstrap(list, from string) error {
-	s.bootstrap = nil
+// setBootstrap reads the addresses of brokers.
+func (s *settings) setBootstrap(list, from string) (err error) {
+	s.bootstrap, err = addresses(list, from)
+	return err
+}
+
+// addresses reads host:port,…; from says whose value it is. A missing port is
+// Kafka's 9092.
+func addresses(list, from string) ([]string, error) {
+	var addrs []string
 	for item := range strings.SplitSeq(list, ",") {
 		if item = strings.TrimSpace(item); item == "" {
 			continue
 		}
 		host, port, err := splitAddress(item)
 		if err != nil {
-			return usagef("%s: %v", from, err)
+			return nil, usagef("%s: %v", from, err)
 		}
-		s.bootstrap = append(s.bootstrap, kafka.JoinAddr(host, port))
+		addrs = append(addrs, kafka.JoinAddr(host, port))
 	}
-	if len(s.bootstrap) == 0 {
-		return usagef("%s names no broker: expected HOST:PORT,…", from)
+	if len(addrs) == 0 {
+		return nil, usagef("%s names no broker: expected HOST:PORT,…", from)
 	}
-	return nil
+	return addrs, nil
 }
 
 // applyConfigFile reads the file of --config.

@@ -83,7 +83,7 @@ func (i install) template(ctx context.Context, o Options, log io.Writer) (string
 
 // format runs Kafka's own tool on the data folder below tmp.
 func (i install) format(ctx context.Context, tmp string, f formatting) error {
-	n := &node{ID: 1, Dir: tmp, Ports: map[string]int{Plaintext: 1, controllerListener: 2}}
+	n := &node{ID: 1, Dir: tmp, Ports: map[string]int{Plaintext: 1, Controllers: 2}}
 	s := &state{Nodes: []*node{n}, Options: Options{Brokers: 1}}
 	if err := os.WriteFile(n.config(), []byte(serverProperties(tmp, s, n, i.version)), 0o600); err != nil {
 		return err

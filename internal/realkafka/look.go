@@ -24,9 +24,10 @@ func (c *Cluster) Brokers() int { return len(c.state.Nodes) }
 func (c *Cluster) Bootstrap() string { return c.state.bootstrap(Plaintext) }
 
 // Listener lists the addresses of all brokers on one of the listeners, joined
-// by commas. It panics for a listener that the cluster does not have.
+// by commas; with KRaft Controllers is one. It panics for a listener that the
+// cluster does not have.
 func (c *Cluster) Listener(name string) string {
-	if !slices.Contains(c.state.Options.listeners(), name) {
+	if _, ok := c.state.Nodes[0].Ports[name]; !ok {
 		panic(fmt.Sprintf("the cluster has no listener %s: start it with Options.Secure", name))
 	}
 	return c.state.bootstrap(name)

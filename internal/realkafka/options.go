@@ -113,7 +113,7 @@ const (
 	WrongName = "WRONGNAME" // TLS with a certificate for another name
 	Foreign   = "FOREIGN"   // TLS with a certificate of a CA that nobody trusts
 
-	controllerListener = "CONTROLLER"
+	Controllers = "CONTROLLER" // of the controllers, which with KRaft all brokers are too
 )
 
 // listeners are the names of the client listeners, in a fixed order.

@@ -149,7 +149,7 @@ func zooKeeperLines(p *properties, s *state, n *node) {
 func kraftLines(p *properties, s *state, n *node) {
 	var voters, listeners, protocols []string
 	for _, o := range s.Nodes {
-		voters = append(voters, fmt.Sprintf("%d@%s", o.ID, o.addr(controllerListener)))
+		voters = append(voters, fmt.Sprintf("%d@%s", o.ID, o.addr(Controllers)))
 	}
 	for _, l := range s.Options.listeners() {
 		listeners = append(listeners, l+"://"+n.addr(l))
@@ -159,9 +159,9 @@ func kraftLines(p *properties, s *state, n *node) {
 	p.set("node.id", strconv.Itoa(n.ID))
 	p.set("controller.quorum.voters", strings.Join(voters, ","))
 	p.set("advertised.listeners", strings.Join(listeners, ","))
-	p.set("listeners", strings.Join(append(listeners, controllerListener+"://"+n.addr(controllerListener)), ","))
-	p.set("listener.security.protocol.map", strings.Join(append(protocols, controllerListener+":PLAINTEXT"), ","))
-	p.set("controller.listener.names", controllerListener)
+	p.set("listeners", strings.Join(append(listeners, Controllers+"://"+n.addr(Controllers)), ","))
+	p.set("listener.security.protocol.map", strings.Join(append(protocols, Controllers+":PLAINTEXT"), ","))
+	p.set("controller.listener.names", Controllers)
 	p.set("inter.broker.listener.name", Plaintext)
 }
 

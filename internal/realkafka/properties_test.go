@@ -43,7 +43,7 @@ func drawn(t *testing.T, o Options) (*state, version) {
 	next := func() int { port++; return port }
 	for id := 1; id <= o.Brokers; id++ {
 		n := &node{ID: id, Dir: fmt.Sprintf("/clusters/drawn/broker-%d", id), Ports: map[string]int{}}
-		for _, l := range append(o.listeners(), controllerListener) {
+		for _, l := range append(o.listeners(), Controllers) {
 			n.Ports[l] = next()
 		}
 		s.Nodes = append(s.Nodes, n)

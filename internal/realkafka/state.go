@@ -61,7 +61,7 @@ func plan(dir, name string, o Options, v version) (*state, *ports, error) {
 			n.Ports[l] = p.next()
 		}
 		if !v.zooKeeper() {
-			n.Ports[controllerListener] = p.next()
+			n.Ports[Controllers] = p.next()
 		}
 		s.Nodes = append(s.Nodes, n)
 	}

@@ -100,8 +100,17 @@ func (v Versions) Pick(req kmsg.Request, b Bounds) (int16, error) {
 	}
 	return 0, &kafka.VersionError{
 		API: key, Name: APIName(key), ClientMin: lo, ClientMax: hi,
-		BrokerMin: broker.Min, BrokerMax: broker.Max, Constraint: why,
+		BrokerMin: broker.Min, BrokerMax: broker.Max, Constraint: why, Controller: v.OfController(),
 	}
+}
+
+// OfController reports whether the table is that of a controller (KIP-919):
+// brokers register with controllers, which have no Metadata.
+func (v Versions) OfController() bool {
+	const metadata, brokerRegistration = 3, 62
+	_, registers := v.Range(brokerRegistration)
+	_, maps := v.Range(metadata)
+	return registers && !maps
 }
 
 // clientRange is the range of versions that this side allows, and what made it
