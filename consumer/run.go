@@ -37,7 +37,7 @@ type RunConfig struct {
 	RetryBackoff time.Duration // before the first of them, doubled up to 30 s; 0 = 100 ms
 	OnFailure    FailurePolicy
 	// DeadLetter puts work away that cannot be done, such as into another topic.
-	// If it fails too, Run ends with its error.
+	// If it fails too, Run ends with its error and that of the work.
 	DeadLetter func(ctx context.Context, f Failure) error
 }
 
@@ -130,6 +130,8 @@ func (m *member) runWith(ctx context.Context, do func(ctx context.Context, r *ru
 	return err
 }
 
+const errExited = groupError("ottla: a handler ended its goroutine, as runtime.Goexit and FailNow of a test do")
+
 const errRunsAlready = groupError("ottla: Run was called on this consumer already")
 
 // runner hands batches to a worker for each partition.
@@ -218,6 +220,18 @@ func (r *runner) add(b Batch) {
 
 // serve is the worker of a partition while it has work.
 func (r *runner) serve(tp kafka.TopicPartition, l *lane) {
+	var at *job
+	defer func() {
+		if at == nil {
+			return
+		}
+		r.stop(&failedForGood{errExited})
+		r.giveBack(at)
+		r.m.outside.Go(func(context.Context) error { // the rest is to be given back too
+			r.serve(tp, l)
+			return nil
+		})
+	}()
 	for {
 		r.mu.Lock()
 		if len(l.jobs) == 0 {
@@ -229,7 +243,9 @@ func (r *runner) serve(tp kafka.TopicPartition, l *lane) {
 		j := l.jobs[0]
 		l.jobs = l.jobs[1:]
 		r.mu.Unlock()
+		at = j
 		r.handle(j)
+		at = nil
 		r.mu.Lock()
 		l.bytes -= j.batch.Size()
 		resume := l.paused && l.bytes < r.c.cfg.MaxPollBytes/2+1
@@ -314,7 +330,7 @@ func (r *runner) giveUp(ctx context.Context, f Failure) error {
 		return f.Err
 	case DeadLetterOnFailure:
 		if err := guard(func() error { return r.cfg.DeadLetter(ctx, f) }); err != nil {
-			return err
+			return errors.Join(err, f.Err)
 		}
 	}
 	r.c.cfg.Logger.Warn("work was given up", "group", r.m.cfg.ID, "topic", tp.Topic, "partition", tp.Partition, "err", f.Err)
@@ -387,7 +403,12 @@ func (r *runner) byKey(j *job, one func(kafka.Record) error) error {
 	workers := min(r.cfg.KeyWorkers, len(keys))
 	results := make(chan error, workers)
 	for range workers {
-		if !r.m.outside.Go(func(context.Context) error { results <- work(); return nil }) {
+		if !r.m.outside.Go(func(context.Context) error {
+			var err error = errExited
+			defer func() { results <- err }()
+			err = work()
+			return nil
+		}) {
 			results <- cluster.ErrClosed
 		}
 	}
