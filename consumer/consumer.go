@@ -23,12 +23,12 @@ type Consumer struct {
 // must be closed; it ends with its client in any case. A client of controllers is
 // kafka.ErrUnsupportedEndpointType.
 func New(c *cluster.Cluster, cfg Config) (*Consumer, error) {
-	if cluster.AtControllers(c) {
-		return nil, kafka.ErrUnsupportedEndpointType
-	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
+	}
+	if cluster.AtControllers(c) {
+		return nil, kafka.ErrUnsupportedEndpointType
 	}
 	n := &Consumer{
 		actor: actor{
