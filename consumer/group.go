@@ -305,6 +305,8 @@ func (m *member) event(e *group.Event) {
 	case group.Confirmed:
 		m.shut(false)
 		m.tell(GroupEvent{Kind: GroupConfirmed})
+	case group.Outside:
+		m.shut(false)
 	case group.Trouble:
 		log.Warn("the group member tries again", "group", m.cfg.ID, "err", e.Err)
 		m.tell(GroupEvent{Kind: GroupTrouble, Err: e.Err})

@@ -208,7 +208,6 @@ func (v *mover) taken(a *group.Taken) {
 	for _, h := range hs {
 		h.cancel(a.Why)
 	}
-	v.m.shut(false)
 	v.m.c.cfg.Logger.Warn("partitions are lost", "group", v.m.cfg.ID, "partitions", len(a.Partitions), "err", a.Why)
 	if f := v.m.cfg.OnLost; f != nil && len(told) > 0 {
 		v.m.callbacks.call(func() { f(v.m.c, told, a.Why) })

@@ -624,6 +624,38 @@ func TestB044ADeletedTopicOfAPatternIsForgotten(t *testing.T) {
 	})
 }
 
+// A member that owned nothing when it fell out of the group, such as a process
+// that stood still, reads what it is given after that. Mutation: a doubt that only
+// the loss of partitions ends.
+func TestG6AMemberInDoubtThatOwnedNothingReadsAgain(t *testing.T) {
+	inGroups(t, map[string]int{"t": 1}, func(ctx context.Context, w *world, protocol kafka.GroupKind) {
+		first := w.member(GroupConfig{Protocol: protocol})
+		stop := drainAll(ctx, first)
+		settle(10 * time.Second)
+		second := w.member(GroupConfig{Protocol: protocol})
+		settle(10 * time.Second)
+		if n := len(second.Assignment()); n != 0 {
+			w.t.Fatalf("the second member has %d partitions", n)
+		}
+		for id := range kafka.NodeID(3) {
+			w.k.Partition(id)
+		}
+		settle(2 * time.Minute)
+		for id := range kafka.NodeID(3) {
+			w.k.Heal(id)
+		}
+		stop()
+		if err := first.Shutdown(ctx); err != nil {
+			w.t.Fatal(err)
+		}
+		settle(time.Minute)
+		w.produce("t", 0, "x")
+		within, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		newReader(w.t, second).until(within, 1)
+	})
+}
+
 // metadataRequests is how many the brokers have seen.
 func metadataRequests(w *world) int { return len(w.k.Journal(3)) }
 

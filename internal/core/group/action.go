@@ -63,6 +63,7 @@ const (
 	Confirmed                  // the membership is in no doubt any more
 	Trouble                    // something failed and is tried again: Err
 	Over                       // the member is over: Err
+	Outside                    // a member in doubt is none any more, and owns nothing
 )
 
 func (*Send) action()        {}

@@ -357,12 +357,15 @@ func (m *Machine) lose(code int16, why error) {
 	tps := m.Owned()
 	clear(m.owned)
 	m.revoking = revocation{}
-	m.doubtful = false
 	m.forget(flightJoin, flightSync, flightHeartbeat)
 	m.commits.lost(m, why)
 	m.proto.onLost(code)
 	if len(tps) > 0 {
 		m.queue = append(m.queue, &Taken{Partitions: tps, Lost: true, Why: why})
+	}
+	if m.doubtful {
+		m.doubtful = false
+		m.tell(Event{Kind: Outside})
 	}
 }
 

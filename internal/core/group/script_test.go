@@ -416,7 +416,7 @@ func (p *player) line(a Action) string {
 		}
 		return "resolve " + strings.Join(names, " ")
 	case *Event:
-		s := "event " + [...]string{"joined", "rebalance", "doubtful", "confirmed", "trouble", "over"}[a.Kind]
+		s := "event " + [...]string{"joined", "rebalance", "doubtful", "confirmed", "trouble", "over", "outside"}[a.Kind]
 		if a.Cause != "" {
 			s += ": " + a.Cause
 		}
