@@ -218,7 +218,8 @@ func (c *chaos) judge(ctx context.Context) {
 	for err := c.readers.covers(ends); err != nil; err = c.readers.covers(ends) {
 		if task.Sleep(deadline, 200*time.Millisecond) != nil {
 			c.t.Error(err)
-			break
+			c.readers.tell(err.partition)
+			return
 		}
 	}
 	exactlyOnce(deadline, c.t, c.client, c.out, n)

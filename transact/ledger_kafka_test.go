@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ottla/ottla/kafka"
@@ -181,13 +182,41 @@ func (g *troupe) coverage() (upTo map[int32]kafka.Offset, again map[bool]int) {
 	return upTo, again
 }
 
-// covers reports whether everything below the ends was handled.
-func (g *troupe) covers(ends map[int32]kafka.Offset) error {
+// uncovered is a partition of which not everything was handled.
+type uncovered struct {
+	partition int32
+	group     string
+	upTo, end kafka.Offset
+}
+
+func (u *uncovered) Error() string {
+	return fmt.Sprintf("partition %d of %s is handled up to %d of %d", u.partition, u.group, u.upTo, u.end)
+}
+
+// covers is nil if everything below the ends was handled.
+func (g *troupe) covers(ends map[int32]kafka.Offset) *uncovered {
 	upTo, _ := g.coverage()
 	for p, end := range ends {
 		if upTo[p] < end {
-			return fmt.Errorf("partition %d of %s is handled up to %d of %d", p, g.part.Group, upTo[p], end)
+			return &uncovered{p, g.part.Group, upTo[p], end}
 		}
 	}
 	return nil
+}
+
+// tell logs what every member said of a partition, and what else it wrote.
+func (g *troupe) tell(partition int32) {
+	for _, a := range g.members {
+		a.mu.Lock()
+		var text strings.Builder
+		fmt.Fprintf(&text, "%s: lives %v, asked to end %v, killed at %d, paused %v\n", a.name, a.lives(), a.asked, a.killed, a.pauses)
+		for _, r := range a.reports {
+			of := slices.DeleteFunc(slices.Clone(r.Partitions), func(s stretch) bool { return s.Partition != partition })
+			if len(of) > 0 || len(r.Partitions) == 0 && r.Name != "offsets_committed" { // which Java tells ten times a second
+				fmt.Fprintln(&text, r.Timestamp, r.Name, of, r.Error)
+			}
+		}
+		a.mu.Unlock()
+		g.t.Logf("%s%s", text.String(), tail(a.log.String()))
+	}
 }
