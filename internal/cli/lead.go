@@ -38,7 +38,8 @@ func leadCommand(a *app) *cobra.Command {
 			"CMD starts when the role is won, with OTTLA_ROLE, OTTLA_MEMBER, OTTLA_TERM and OTTLA_TOKEN in its environment, in a\n" +
 			"process group of its own. When the leadership is lost the group gets SIGTERM, and SIGKILL after --grace: before the\n" +
 			"lease ends, also where ottla itself is killed or stopped, because a second process of it watches. Then it campaigns\n" +
-			"again. When CMD ends by itself the role is resigned and its exit status passed on.",
+			"again. When CMD ends by itself, what it left in its group is killed after a second, the role is resigned and its exit\n" +
+			"status passed on.",
 		Example: "  ottla lead nightly --wait 10s -- echo I lead\n  ottla lead nightly --once --events - -- sh -c 'echo term $OTTLA_TERM'",
 		Args:    leadArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -142,8 +143,12 @@ func (r *leadRunner) once(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	r.ev.term("acquired", t, nil)
-	child, err := startWatched(r.a.tasks, r.argv, leadEnv(t))
-	if err != nil {
+	now := bootClock()
+	child, err := startWatched(r.a.tasks, r.argv, leadEnv(t), now+t.Left())
+	switch {
+	case err != nil && t.Err() != nil:
+		return r.lost(ctx, t)
+	case err != nil:
 		r.resign(t)
 		return false, err
 	}
@@ -151,19 +156,24 @@ func (r *leadRunner) once(ctx context.Context) (again bool, err error) {
 	end, lost := r.watch(ctx, t, child)
 	r.ev.child("child_exited", t, end.status())
 	if lost {
-		loss, _ := t.Loss(r.a.work)
-		r.ev.term("lost", t, loss)
-		r.a.notes.printf("ottla: role %q was lost: %v (%v)", r.role, t.Err(), loss)
-		if r.o.once {
-			return false, &toldError{statusLost}
-		}
-		return ctx.Err() == nil, errStoppedInOrder
+		return r.lost(ctx, t)
 	}
 	r.resign(t)
 	if end.err != nil {
 		return false, end.err
 	}
 	return false, &toldError{end.status()}
+}
+
+// lost tells of a leadership that was lost. It reports whether to campaign again.
+func (r *leadRunner) lost(ctx context.Context, t *leader.Term) (again bool, err error) {
+	loss, _ := t.Loss(r.a.work)
+	r.ev.term("lost", t, loss)
+	r.a.notes.printf("ottla: role %q was lost: %v (%v)", r.role, t.Err(), loss)
+	if r.o.once {
+		return false, &toldError{statusLost}
+	}
+	return ctx.Err() == nil, errStoppedInOrder
 }
 
 func (r *leadRunner) campaign(ctx context.Context) (*leader.Term, error) {
@@ -206,14 +216,14 @@ func (r *leadRunner) watch(ctx context.Context, t *leader.Term, child *watched) 
 	defer tick.Stop()
 	var kill <-chan time.Time
 	done := t.Done()
-	child.extend(leaseDeadline(t, r.grace))
+	r.extend(t, child)
 	for {
 		select {
 		case end = <-child.ended:
 			return end, lost || t.Err() != nil // after a suspension both are seen at once
 		case <-tick.C:
 			if t.Err() == nil && kill == nil {
-				child.extend(leaseDeadline(t, r.grace))
+				r.extend(t, child)
 			}
 		case sig := <-r.signals:
 			child.signal(sig.(syscall.Signal))
@@ -232,11 +242,13 @@ func (r *leadRunner) watch(ctx context.Context, t *leader.Term, child *watched) 
 	}
 }
 
-// leaseDeadline is the instant on the clock of bootClock at which the command
-// must be gone: before others may lead.
-func leaseDeadline(t *leader.Term, grace time.Duration) time.Duration {
+// extend tells the watchdog when the command must be gone: before others may
+// lead. A leadership that is over by now moves nothing on.
+func (r *leadRunner) extend(t *leader.Term, child *watched) {
 	now := bootClock() // first: a suspension in between makes the deadline early
-	return now + t.Left() + grace
+	if left := t.Left(); left > 0 {
+		child.extend(now + left + r.grace)
+	}
 }
 
 func (r *leadRunner) resign(t *leader.Term) {

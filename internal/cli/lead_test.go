@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -173,6 +175,91 @@ func TestLeadForwardsASignalAndHandsOver(t *testing.T) {
 	res := ottla(t, "-b", b, "leader", "nightly", "-o", "json")
 	if err := json.Unmarshal([]byte(res.stdout), &d); err != nil || d.Leader != nil || d.Verdict != "vacant" {
 		t.Errorf("after it: %s %v", res.stdout, err)
+	}
+}
+
+// Without guard.outlast the worker is alive when the role is another's already.
+func TestLeadHandsOverOnlyWhenTheWholeGroupIsGone(t *testing.T) {
+	b := leadCluster(t)
+	start := func(script string) (*exec.Cmd, int) {
+		cmd := run{args: []string{"-b", b, "lead", "nightly", "--lease", "6s", "--", "sh", "-c", script}}.command(t)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stdin = nil
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		_, _ = io.WriteString(in, "go on\n")
+		worker, _ := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil || worker == 0 {
+			t.Fatalf("%q, %v", line, err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(worker, syscall.SIGKILL) })
+		return cmd, worker
+	}
+	const stubborn = `sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done'`
+	for _, c := range []struct {
+		name, script string
+		signal       syscall.Signal // 0: the command ends by itself
+		status       int
+	}{
+		{"signalled", stubborn + "; true", syscall.SIGTERM, 128 + int(syscall.SIGTERM)},
+		{"ended", stubborn + " & read line; exit 7", 0, 7},
+	} {
+		cmd, worker := start(c.script)
+		if c.signal != 0 {
+			_ = cmd.Process.Signal(c.signal)
+		}
+		_ = cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != c.status {
+			t.Errorf("%s: status %d, want %d", c.name, got, c.status)
+		}
+		if err := syscall.Kill(worker, 0); err != syscall.ESRCH {
+			t.Errorf("%s: the command's worker is still there after ottla has ended: %v", c.name, err)
+		}
+	}
+}
+
+// A command that held the watchdog's pipes would keep `lead` from seeing that
+// the watchdog is gone.
+func TestLeadKeepsItsPipesFromTheCommand(t *testing.T) {
+	res := ottla(t, "-b", leadCluster(t), "lead", "nightly", "--", "sh", "-c", "(: <&3) 2>/dev/null && echo orders; (: >&4) 2>/dev/null && echo reports; true")
+	if res.status != 0 || res.stdout != "" {
+		t.Errorf("status %d, the command has %q\n%s", res.status, res.stdout, res.stderr)
+	}
+}
+
+func TestLeadStartsNothingFromTheDeadlineOn(t *testing.T) {
+	for _, c := range []struct {
+		deadline time.Duration
+		runs     bool
+	}{{bootClock(), false}, {bootClock() + time.Hour, true}} {
+		ordersIn, ordersOut, err1 := os.Pipe()
+		reportsIn, reportsOut, err2 := os.Pipe()
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.NewEncoder(ordersOut).Encode(watchOrder{Deadline: c.deadline}); err != nil {
+			t.Fatal(err)
+		}
+		cmd := run{args: []string{watchdogName, "--", "echo", "ran"}}.command(t)
+		cmd.ExtraFiles = []*os.File{ordersIn, reportsOut}
+		out, _ := cmd.Output()
+		reportsOut.Close()
+		reports, err := io.ReadAll(reportsIn)
+		if ran := string(out) == "ran\n"; ran != c.runs || err != nil || strings.Contains(string(reports), "the lease is over") == c.runs {
+			t.Errorf("deadline %v: ran %t, it reports %s %v", c.deadline, ran, reports, err)
+		}
+		for _, f := range []*os.File{ordersIn, ordersOut, reportsIn} {
+			f.Close()
+		}
 	}
 }
 

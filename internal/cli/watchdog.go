@@ -67,8 +67,9 @@ type watched struct {
 	pid    int // of the command
 }
 
-// startWatched runs a command under a watchdog.
-func startWatched(tasks *task.Group, argv, env []string) (*watched, error) {
+// startWatched runs a command under a watchdog, which does not start it from
+// the deadline on.
+func startWatched(tasks *task.Group, argv, env []string, deadline time.Duration) (*watched, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -85,13 +86,14 @@ func startWatched(tasks *task.Group, argv, env []string) (*watched, error) {
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{ordersIn, reportsOut}
 	cmd.SysProcAttr = ownGroup()
+	w := &watched{ended: make(chan childEnd, 1), orders: json.NewEncoder(ordersOut)}
+	w.extend(deadline) // the pipe keeps it until the watchdog reads
 	err = cmd.Start()
 	ordersIn.Close()
 	reportsOut.Close()
 	if err != nil {
 		return nil, errors.Join(err, ordersOut.Close(), reportsIn.Close())
 	}
-	w := &watched{ended: make(chan childEnd, 1), orders: json.NewEncoder(ordersOut)}
 	started := make(chan error, 1)
 	tasks.Go(func(context.Context) error {
 		end := w.follow(bufio.NewScanner(reportsIn), started)
@@ -181,21 +183,32 @@ func watchdog(argv []string) int {
 	if orders == nil || reports == nil || len(argv) == 0 {
 		return statusUsage
 	}
+	// Held by the command, they would hide from `lead` that the watchdog is gone.
+	closeOnExec(orderFD)
+	closeOnExec(reportFD)
 	tell := json.NewEncoder(reports)
+	lines := bufio.NewScanner(orders)
+	var first watchOrder
+	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &first) != nil || bootClock() >= first.Deadline {
+		_ = tell.Encode(watchReport{Failed: argv[0] + " was not started: the lease is over"})
+		return statusFailed
+	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = watchedGroup()
+	adoptOrphans()
 	runtime.LockOSThread() // the command is killed when the thread that started it ends
 	if err := cmd.Start(); err != nil {
 		_ = tell.Encode(watchReport{Failed: fmt.Sprintf("%s cannot be started: %v", argv[0], err)})
 		return statusFailed
 	}
 	_ = tell.Encode(watchReport{Pid: cmd.Process.Pid})
-	g := &guard{pid: cmd.Process.Pid, deadline: bootClock() + firstDeadline}
+	g := &guard{pid: cmd.Process.Pid, deadline: first.Deadline}
 	tasks := task.New(context.Background())
-	tasks.Go(func(context.Context) error { return g.obey(bufio.NewScanner(orders)) })
+	tasks.Go(func(context.Context) error { return g.obey(lines) })
 	tasks.Go(func(context.Context) error { return g.watch() })
 	_ = cmd.Wait()
+	g.outlast()
 	g.stop()
 	state := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	end := watchReport{Ended: true, Code: cmd.ProcessState.ExitCode()}
@@ -206,8 +219,12 @@ func watchdog(argv []string) int {
 	return statusDone
 }
 
-// firstDeadline holds until the first order, which comes at once.
-const firstDeadline = time.Second
+// How long the rest of a group may take to end after a command that ended
+// unasked, and how long it is waited for after SIGKILL.
+const (
+	restFor = time.Second
+	killFor = 10 * time.Second
+)
 
 // guard kills the group of a command at its deadline.
 type guard struct {
@@ -215,7 +232,9 @@ type guard struct {
 
 	mu       sync.Mutex
 	deadline time.Duration
-	over     bool // the command has ended: its pid may be another's
+	asked    bool          // a signal was passed on
+	killed   time.Duration // when, 0 = not yet
+	over     bool          // the group has ended: its number may be another's
 }
 
 // obey follows orders until `lead` is gone, and kills then.
@@ -231,6 +250,7 @@ func (g *guard) obey(orders *bufio.Scanner) error {
 		}
 		if o.Signal > 0 && !g.over {
 			_ = signalGroup(g.pid, o.Signal)
+			g.asked = true
 		}
 		g.mu.Unlock()
 	}
@@ -261,6 +281,27 @@ func (g *guard) kill() {
 	defer g.mu.Unlock()
 	if !g.over {
 		_ = signalGroup(g.pid, syscall.SIGKILL)
+		g.killed = bootClock()
+	}
+}
+
+// outlast waits until nobody is left in the group of a command that has ended:
+// a shell ends at once of a SIGTERM that its children take their time about.
+// Those that were asked to end have until `lead` or the deadline kills them.
+func (g *guard) outlast() {
+	since := bootClock()
+	for groupLeft(g.pid) {
+		now := bootClock()
+		g.mu.Lock()
+		asked, killed := g.asked, g.killed
+		g.mu.Unlock()
+		switch {
+		case killed > 0 && now-killed >= killFor:
+			return
+		case killed == 0 && !asked && now-since >= restFor:
+			g.kill()
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -12,6 +12,13 @@ func watchedGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
+// adoptOrphans makes this process the parent of what its descendants leave
+// behind, also where process 1 reaps nobody. It is a courtesy: errors do not matter.
+func adoptOrphans() {
+	const setChildSubreaper = 36
+	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0)
+}
+
 // bootClock is CLOCK_BOOTTIME: it is the same in every process, and goes on
 // while the machine sleeps.
 func bootClock() time.Duration {

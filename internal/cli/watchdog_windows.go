@@ -9,6 +9,10 @@ import (
 func ownGroup() *syscall.SysProcAttr     { return nil }
 func watchedGroup() *syscall.SysProcAttr { return nil }
 
+func groupLeft(int) bool { return false }
+func adoptOrphans()      {}
+func closeOnExec(fd int) { syscall.CloseOnExec(syscall.Handle(fd)) }
+
 func signalGroup(pid int, _ syscall.Signal) error {
 	p, err := os.FindProcess(pid)
 	if err != nil {
