@@ -119,6 +119,9 @@ func TestA11ABadLeaseStaysSuspectUntilItIsReplacedOrCleared(t *testing.T) {
 	if _, err := l.apply(at(10*sec), Entry{Offset: 2, Key: leaseKey, Value: []byte{1}, Transactional: true}); err == nil {
 		t.Fatal("it can be read")
 	}
+	if !l.f.Seen().Live {
+		t.Error("it does not count as a lease that was seen to arrive")
+	}
 	l.register(at(11*sec), 3, "b")
 	if l.f.Suspect() == nil {
 		t.Error("a good registration clears the suspicion about the lease")
@@ -214,8 +217,8 @@ func TestE11WhatIsNoSignOfLife(t *testing.T) {
 	if !l.f.Open(lease, Entry{Offset: 4, Value: []byte{1}, Transactional: true}, at(12*sec)) {
 		t.Fatal("an open lease that cannot be read does not count")
 	}
-	if s := l.f.Seen(); s.For != timing.Lease {
-		t.Errorf("it counts for %v, want the configured lease", s.For)
+	if s := l.f.Seen(); s.For != timing.Lease || !s.Live {
+		t.Errorf("it counts for %v, as seen to arrive %t; want the configured lease, seen", s.For, s.Live)
 	}
 }
 
