@@ -263,6 +263,33 @@ func TestLeadStartsNothingFromTheDeadlineOn(t *testing.T) {
 	}
 }
 
+// An order that waits for room keeps the lock that kill needs.
+func TestLeadWaitsForNoWatchdogThatStandsStill(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer out.Close()
+	for err == nil { // until it is full
+		_ = out.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		_, err = out.Write([]byte{'\n'})
+	}
+	_ = out.SetWriteDeadline(time.Time{})
+	w := &watched{orders: out}
+	done := make(chan struct{})
+	go func() {
+		w.extend(time.Hour)
+		w.kill()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("an order waits for the watchdog")
+	}
+}
+
 func TestLeaderShowsWhoLeads(t *testing.T) {
 	b := leadCluster(t)
 	res := ottla(t, "-b", b, "leader", "nightly", "-o", "json")

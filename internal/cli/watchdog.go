@@ -63,7 +63,7 @@ type watched struct {
 	ended chan childEnd
 
 	mu     sync.Mutex
-	orders *json.Encoder
+	orders *os.File
 	pid    int // of the command
 }
 
@@ -86,7 +86,7 @@ func startWatched(tasks *task.Group, argv, env []string, deadline time.Duration)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{ordersIn, reportsOut}
 	cmd.SysProcAttr = ownGroup()
-	w := &watched{ended: make(chan childEnd, 1), orders: json.NewEncoder(ordersOut)}
+	w := &watched{ended: make(chan childEnd, 1), orders: ordersOut}
 	w.extend(deadline) // the pipe keeps it until the watchdog reads
 	err = cmd.Start()
 	ordersIn.Close()
@@ -157,10 +157,15 @@ func (w *watched) kill() {
 	}
 }
 
+// orderFor is how long an order may wait for room in the pipe. A watchdog that
+// stands still lets it fill up, and must not keep kill waiting.
+const orderFor = 10 * time.Millisecond
+
 func (w *watched) order(o watchOrder) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_ = w.orders.Encode(o) // without a watchdog follow kills
+	_ = w.orders.SetWriteDeadline(time.Now().Add(orderFor))
+	_ = json.NewEncoder(w.orders).Encode(o) // whole or not at all; without a watchdog follow kills
 }
 
 // watchdogCommand is for `lead` alone: it has no help.
