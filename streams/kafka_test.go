@@ -74,15 +74,13 @@ func onKafka(t *testing.T) *stage {
 		tries := 0
 		s.until("the coordinator knows topic "+name, func() bool {
 			tries++
-			return !s.meets(fmt.Sprintf("probe-%s-%d", name, tries), name, 1)
+			return !lacksSource(s.probes(fmt.Sprintf("probe-%s-%d", name, tries), name))
 		})
-		s.known = name
 	}
-	s.applied = func(group string) { // a coordinator takes settings over a moment after they are accepted
-		if s.known == "" {
-			s.source("known", 1)
-		}
-		s.until("the coordinator assigns at once", func() bool { return !s.meets(group, s.known, 5) })
+	s.applied = func(group string, interval int32) { // a moment after they are accepted
+		s.until("the coordinator goes by the settings of "+group, func() bool {
+			return s.probes(group, s.name("none")).HeartbeatIntervalMillis == interval
+		})
 	}
 	s.grow = func(name string, n int) {
 		req := kmsg.NewPtrCreatePartitionsRequest()
@@ -137,14 +135,19 @@ func TestKafkaScenarios(t *testing.T) {
 	runScenarios(t, func(t *testing.T, run func(s *stage)) { run(onKafka(t)) })
 }
 
-// meets reports whether a member that joins a group is told a status. The group
-// is deleted again.
-func (s *stage) meets(group, topic string, status int8) bool {
+// probes is what a member is told that joins a group and leaves it. The group is
+// deleted again.
+func (s *stage) probes(group, topic string) *kmsg.StreamsGroupHeartbeatResponse {
+	s.t.Helper()
 	m := s.member(group, "probe", reading(topic))
 	r := m.join()
 	m.ok(m.request(-1))
 	if err := Delete(s.ctx, s.k, m.group, false); err != nil {
 		s.t.Fatal(err)
 	}
-	return slices.ContainsFunc(r.Status, func(st kmsg.StreamsGroupHeartbeatResponseStatus) bool { return st.StatusCode == status })
+	return r
+}
+
+func lacksSource(r *kmsg.StreamsGroupHeartbeatResponse) bool {
+	return slices.ContainsFunc(r.Status, func(st kmsg.StreamsGroupHeartbeatResponseStatus) bool { return st.StatusCode == 1 })
 }

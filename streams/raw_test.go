@@ -20,11 +20,12 @@ type stage struct {
 	topic  func(name string, partitions int) // creates a topic
 	grow   func(name string, partitions int) // makes it have more partitions
 	prefix string                            // of names, so that runs do not meet
-	// applied waits until the group assigns at once; nil where settings hold at once
-	applied func(group string)
-	known   string // the topic that was created last
-	minor   int    // of Kafka 4.x
-	memory  bool   // the in-memory cluster
+	// applied waits until the coordinator goes by settings that it took together with
+	// this heartbeat interval; nil where settings hold at once
+	applied  func(group string, interval int32)
+	interval int32 // of the settings made last, in ms
+	minor    int   // of Kafka 4.x
+	memory   bool  // the in-memory cluster
 
 	closers []func() // of members, for a stage that ends before its test
 }
@@ -38,10 +39,12 @@ func (s *stage) source(base string, partitions int) string {
 	return s.name(base)
 }
 
-// sets settings of a group.
+// sets settings of a group, and with them a heartbeat interval that no settings
+// before had: who joins is told it as soon as the coordinator goes by them.
 func (s *stage) sets(group string, kv ...string) {
 	s.t.Helper()
-	set := map[string]string{}
+	s.interval = max(s.interval, 200) + 1
+	set := map[string]string{"heartbeat.interval.ms": fmt.Sprint(s.interval)}
 	for i := 0; i < len(kv); i += 2 {
 		set[kv[i]] = kv[i+1]
 	}
@@ -56,9 +59,15 @@ func (s *stage) sets(group string, kv ...string) {
 // quick has a group assign at once.
 func (s *stage) quick(group string) {
 	s.t.Helper()
-	s.sets(group, "initial.rebalance.delay.ms", "0", "assignment.interval.ms", "0")
+	s.standing(group, 0)
+}
+
+// standing has a group assign at once and keep so many standbys.
+func (s *stage) standing(group string, standbys int) {
+	s.t.Helper()
+	s.sets(group, "initial.rebalance.delay.ms", "0", "assignment.interval.ms", "0", "num.standby.replicas", fmt.Sprint(standbys))
 	if s.applied != nil {
-		s.applied(group)
+		s.applied(group, s.interval)
 	}
 }
 

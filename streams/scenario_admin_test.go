@@ -147,7 +147,7 @@ var memberScenarios = []struct {
 	}},
 	{"StandbysFollowTheSetting", func(s *stage) {
 		in := s.source("in", 2)
-		s.sets("g", "initial.rebalance.delay.ms", "0", "assignment.interval.ms", "0", "num.standby.replicas", "1")
+		s.standing("g", 1)
 		top := reading(in)
 		top.Subtopologies[0].Changelogs = []InternalTopic{{Name: s.name("c-changelog"), Replicas: 1}}
 		a, b := s.owned("g", "a", top), s.owned("g", "b", top)
