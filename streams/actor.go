@@ -30,6 +30,7 @@ type actor struct {
 	done   chan struct{}            // closed at the end of the loop
 	calls  map[uint64]chan error    // of Heartbeat; owned by run
 	last   flown                    // the heartbeat that was sent last; owned by run
+	owed   []func()                 // answers to callers, given once what they are about is shown; owned by run
 	began  time.Time
 
 	touched atomic.Int64 // time of the last Touch since began
@@ -93,7 +94,8 @@ func (a *actor) run(ctx context.Context) error {
 			a.close()
 			return nil
 		case c := <-a.inbox:
-			c.err <- c.do(a.machine, time.Now())
+			err := c.do(a.machine, time.Now())
+			a.owed = append(a.owed, func() { c.err <- err })
 		case f := <-a.events:
 			f(time.Now())
 		case <-a.wake:
@@ -149,6 +151,10 @@ func (a *actor) step() (ended bool) {
 	v.meta, v.hasMeta = m.Metadata()
 	v.owned = m.Owned()
 	a.show(&v, news)
+	for _, answer := range a.owed {
+		answer()
+	}
+	a.owed = a.owed[:0]
 	a.tracer.changed(before, v.state)
 	if first {
 		close(a.joined)
@@ -239,7 +245,7 @@ func (a *actor) perform(act core.Action) {
 	case *core.DoneAction:
 		if done := a.calls[act.Call]; done != nil {
 			delete(a.calls, act.Call)
-			done <- act.Err
+			a.owed = append(a.owed, func() { done <- act.Err })
 		}
 	case *core.RetryAction:
 		a.tracer.retried(act.What, act.Attempt, act.After, act.Err)
