@@ -319,7 +319,7 @@ var scenarios = []struct {
 		epoch, _ := a.settle(2)
 		b.join()
 		a.beat(epoch) // asks to give one up
-		for range 6 {
+		for range 100 {
 			time.Sleep(400 * time.Millisecond)
 			if r := a.send(a.request(epoch)); r.ErrorCode == 25 {
 				return
