@@ -56,7 +56,7 @@ func onKafka(t *testing.T, topic string, partitions int32) (context.Context, *cl
 func realPeer(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(broker.Bootstrap(), ",")...),
-		kgo.RecordPartitioner(kgo.ManualPartitioner())}, opts...)...)
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(-1)}, opts...)...) // brokers may hear of a topic late
 	if err != nil {
 		t.Fatal(err)
 	}

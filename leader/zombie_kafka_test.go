@@ -130,7 +130,8 @@ type franz struct {
 
 func newFranz(t *testing.T, role, topic string) idler {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(real.Bootstrap(), ",")...), kgo.TransactionalID(role))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(real.Bootstrap(), ",")...), kgo.TransactionalID(role),
+		kgo.UnknownTopicRetries(-1)) // brokers may hear of the topic late
 	if err != nil {
 		t.Fatal(err)
 	}
