@@ -76,25 +76,50 @@ func createTopic(t *testing.T, cl *cluster.Cluster, name string) {
 // setLevel changes the level of transaction.version.
 func setLevel(t *testing.T, cl *cluster.Cluster, level int16) {
 	t.Helper()
+	if err := changeLevel(within(t, time.Minute), cl, level); err != nil {
+		t.Fatalf("transaction.version cannot be set to %d: %v", level, err)
+	}
+}
+
+// changeLevel returns when all brokers go by the level: the controller answers
+// before they do.
+func changeLevel(ctx context.Context, cl *cluster.Cluster, level int16) error {
+	const name = "transaction.version"
 	req := kmsg.NewPtrUpdateFeaturesRequest()
 	req.TimeoutMillis = 30_000
 	u := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
-	u.Feature, u.MaxVersionLevel, u.UpgradeType, u.AllowDowngrade = "transaction.version", level, 2, true
+	u.Feature, u.MaxVersionLevel, u.UpgradeType, u.AllowDowngrade = name, level, 2, true
 	if level > 1 {
 		u.UpgradeType, u.AllowDowngrade = 1, false
 	}
 	req.FeatureUpdates = append(req.FeatureUpdates, u)
-	resp, err := cl.Request(within(t, time.Minute), req)
+	resp, err := cl.Request(ctx, req)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	r := resp.(*kmsg.UpdateFeaturesResponse)
 	for _, res := range r.Results {
 		r.ErrorCode = max(r.ErrorCode, res.ErrorCode)
 	}
 	if r.ErrorCode != 0 {
-		t.Fatalf("transaction.version cannot be set to %d: %v", level, kafka.CodeError(r.ErrorCode, r.ErrorMessage))
+		return kafka.CodeError(r.ErrorCode, r.ErrorMessage)
 	}
+	versions := kmsg.NewPtrApiVersionsRequest()
+	versions.ClientSoftwareName, versions.ClientSoftwareVersion = "test", "1"
+	for id := kafka.NodeID(1); id <= 3; {
+		resp, err := cl.Broker(id).Request(ctx, versions)
+		if err == nil && slices.ContainsFunc(resp.(*kmsg.ApiVersionsResponse).FinalizedFeatures, func(f kmsg.ApiVersionsResponseFinalizedFeature) bool {
+			return f.Name == name && f.MaxVersionLevel == level
+		}) {
+			id++
+			continue
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("broker %d does not go by it: %w", id, errors.Join(context.Cause(ctx), err))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil
 }
 
 // hasLevels reports whether the version under test knows transaction.version.
@@ -130,12 +155,7 @@ func restoreLevel() {
 		return
 	}
 	defer cl.Close()
-	req := kmsg.NewPtrUpdateFeaturesRequest()
-	req.TimeoutMillis = 30_000
-	u := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
-	u.Feature, u.MaxVersionLevel, u.UpgradeType = "transaction.version", 2, 1
-	req.FeatureUpdates = append(req.FeatureUpdates, u)
-	_, _ = cl.Request(ctx, req)
+	_ = changeLevel(ctx, cl, 2)
 }
 
 // factPin: below part 2 commits, aborts and re-elections leave the pair alone.
