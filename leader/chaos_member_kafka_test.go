@@ -68,9 +68,9 @@ func (m *member) say(args ...any) {
 }
 
 func (m *member) run(ctx context.Context) error {
-	cl, err := m.connect(ctx)
-	if err != nil {
-		return err
+	cl := m.connect(ctx)
+	if cl == nil {
+		return nil // asked to end before it was connected
 	}
 	defer cl.Close()
 	e, err := Open(cl, Config{Member: m.Member, Lease: 6 * time.Second, RequestTimeout: 3 * time.Second})
@@ -97,16 +97,16 @@ func (m *member) run(ctx context.Context) error {
 }
 
 // connect tries until the brokers can be reached: it may begin while it is cut
-// off.
-func (m *member) connect(ctx context.Context) (cl *cluster.Cluster, err error) {
+// off. It gives nil once ctx has ended.
+func (m *member) connect(ctx context.Context) *cluster.Cluster {
 	for ctx.Err() == nil {
-		cl, err = cluster.Connect(ctx, cluster.Config{Bootstrap: m.Bootstrap, RequestTimeout: 3 * time.Second, Dial: m.dial})
+		cl, err := cluster.Connect(ctx, cluster.Config{Bootstrap: m.Bootstrap, RequestTimeout: 3 * time.Second, Dial: m.dial})
 		if err == nil {
-			return cl, nil
+			return cl
 		}
 		_ = task.Sleep(ctx, 100*time.Millisecond)
 	}
-	return nil, err
+	return nil
 }
 
 // dial goes through the gate, which is told where to.

@@ -112,7 +112,9 @@ func perform(text string) int {
 
 func (p *performer) run(ctx context.Context) error {
 	client, err := cluster.Connect(ctx, cluster.Config{Bootstrap: strings.Split(p.Bootstrap, ","), MetadataMaxAge: 5 * time.Second})
-	if err != nil {
+	if ctx.Err() != nil && err != nil {
+		return nil // asked to end before it was connected
+	} else if err != nil {
 		return err
 	}
 	defer client.Close()
