@@ -299,7 +299,7 @@ func (m *Machine) Deadline() time.Time {
 	if _, ok := m.wanted(); ok && m.beat.out == nil && m.beat.looking == 0 {
 		at(m.beatAt())
 	}
-	if m.describe.wanted {
+	if m.describe.wanted && m.state.InGroup() {
 		at(m.describe.due)
 	}
 	if m.state == Leaving || m.state == Failed {
