@@ -89,6 +89,9 @@ func (r *registrar) append(ctx context.Context, role string, value []byte) (kafk
 		r.in[role] = true
 	}
 	off, err := r.deliver(ctx, p, key, value)
+	if err != nil { // the number may be used: the next record under it would be taken for this one
+		r.pair = lead.NoToken
+	}
 	if err == nil && value == nil {
 		delete(r.in, role)
 	}

@@ -2,9 +2,11 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -312,6 +314,31 @@ func TestB12OnlyStandbysRegisterAnewAndNotInStep(t *testing.T) {
 		}
 		if len(gaps) < 5 {
 			t.Errorf("its gaps are of %d lengths only", len(gaps))
+		}
+	})
+}
+
+// A candidate gives up while its registration, which the broker has written, is
+// not answered: its tombstone must not be taken for a repetition of it. Mutation:
+// the registrar keeps its identity after a record that it gave up.
+func TestB10ACandidateThatGaveUpAnUnansweredRegistrationLeavesTheRoster(t *testing.T) {
+	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+		a, b := s.member("a"), s.member("b")
+		win(t, a, "r")
+		var lost atomic.Bool
+		s.links["b"].set(func(l *link) {
+			l.drop = func(req kmsg.Request) bool {
+				p, ok := req.(*kmsg.ProduceRequest)
+				return ok && p.TransactionID == nil && !lost.Swap(true)
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := b.Campaign(ctx, "r"); !errors.Is(err, ErrAcquireTimeout) || !lost.Load() {
+			t.Fatalf("%v", err)
+		}
+		if got := s.roster(a, "r"); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("the roster is %v", got)
 		}
 	})
 }
