@@ -312,7 +312,7 @@ func (c *campaign) prove() (read time.Duration, ok bool, err error) {
 		return 0, false, err
 	}
 	fold, _, ok := c.p.fold(c.role)
-	if !ok {
+	if !ok || fold.Rank(c.me.Member) < 0 { // to become visible is no turn
 		return 0, false, nil
 	}
 	at, err := c.at(fold)

@@ -342,3 +342,42 @@ func TestB10ACandidateThatGaveUpAnUnansweredRegistrationLeavesTheRoster(t *testi
 		}
 	})
 }
+
+// A standby was taken out of the roster and registers anew, behind a transaction
+// that is open when it reads and has ended when it reads again to see itself: the
+// leader lives. Mutation: prove takes a registration that came to sight for a turn.
+func TestE9ARegistrationThatBecomesVisibleIsNoTurn(t *testing.T) {
+	onStage(t, model.Config{Sweep: time.Hour}, func(t *testing.T, s *stage) {
+		a, b := s.member("a"), s.member("b")
+		ta := win(t, a, "controller")
+		next := s.candidate(b, "controller")
+		time.Sleep(time.Second)
+		var end func()
+		var reads atomic.Int32
+		s.links["b"].set(func(l *link) {
+			l.before = func(req kmsg.Request) {
+				switch q := req.(type) {
+				case *kmsg.ProduceRequest:
+					if q.TransactionID == nil && entryOf(q).Value != nil && end == nil {
+						end = s.hidden()
+					}
+				case *kmsg.ListOffsetsRequest:
+					if end != nil && q.IsolationLevel == committed && reads.Add(1) == 2 {
+						end()
+					}
+				}
+			}
+		})
+		if _, err := b.registrar.append(t.Context(), "controller", nil); err != nil { // as an operator would
+			t.Fatal(err)
+		}
+		time.Sleep(3 * brief.Lease)
+		if n := s.mintsOf("b"); n != 0 || ta.Err() != nil || reads.Load() < 2 {
+			t.Errorf("%d reads, %d epochs taken; the leader: %v", reads.Load(), n, ta.Err())
+		}
+		if got := s.roster(a, "controller"); !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("the roster is %v", got)
+		}
+		s.noTerm(next, "while a leads")
+	})
+}
