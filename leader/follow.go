@@ -151,13 +151,19 @@ func (f *follower) step(ctx context.Context, node kafka.NodeID, p *partition) er
 		if err != nil || p.view().next > at {
 			return err
 		}
-		if resp.ThrottleMillis <= 0 {
-			return fmt.Errorf("no progress at offset %d, although the log goes on", at)
-		}
-		if err := task.Sleep(ctx, time.Duration(resp.ThrottleMillis)*time.Millisecond); err != nil {
+		if err := standstill(ctx, resp, at); err != nil {
 			return err
 		}
 	}
+}
+
+// standstill is for an answer without progress where the log goes on: an error,
+// unless the broker asked for silence, which it keeps.
+func standstill(ctx context.Context, resp *kmsg.FetchResponse, at kafka.Offset) error {
+	if resp.ThrottleMillis <= 0 {
+		return fmt.Errorf("no progress at offset %d, although the log goes on", at)
+	}
+	return task.Sleep(ctx, time.Duration(resp.ThrottleMillis)*time.Millisecond)
 }
 
 // take applies one partition's part of an answer to what was asked from an
@@ -198,7 +204,10 @@ func (f *follower) peek(ctx context.Context, node kafka.NodeID, p *partition, hi
 			return err
 		}
 		next, err := p.peek(a, at)
-		if err != nil || next <= at {
+		if err == nil && next <= at {
+			err = standstill(ctx, resp, at)
+		}
+		if err != nil {
 			return err
 		}
 		at = next

@@ -323,3 +323,44 @@ func testAnotherLog(t *testing.T, change func(m *model.Cluster), behind bool) {
 		}
 	})
 }
+
+// What a holder writes behind another role's open transaction is seen by a look at
+// what is not committed. A broker that throttles answers that with nothing, which
+// is no silence of the holder. Mutations: an empty look is good; one that is not
+// told of a throttle is.
+func TestScenario40AnEmptyLookBehindAnOpenTransactionIsNoSilence(t *testing.T) {
+	for name, throttle := range map[string]int32{"throttled": 100, "empty": 0} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, model.Config{Sweep: time.Hour}, func(t *testing.T, s *stage) {
+				a, b := s.member("a"), s.member("b")
+				ta := win(t, a, "controller")
+				next := s.candidate(b, "controller")
+				time.Sleep(time.Second)
+				end := s.hidden()
+				s.links["b"].set(func(l *link) {
+					l.edit = func(req kmsg.Request, resp kmsg.Response) {
+						q, ok := req.(*kmsg.FetchRequest)
+						if !ok || q.IsolationLevel != uncommitted {
+							return
+						}
+						r := resp.(*kmsg.FetchResponse)
+						r.ThrottleMillis = throttle
+						for i := range r.Topics {
+							for j := range r.Topics[i].Partitions {
+								r.Topics[i].Partitions[j].RecordBatches = nil
+							}
+						}
+					}
+				})
+				time.Sleep(5 * brief.Lease)
+				s.links["b"].set(func(l *link) { l.edit = nil })
+				time.Sleep(3 * brief.Lease)
+				if n := s.mintsOf("b"); n != 0 || ta.Err() != nil {
+					t.Errorf("%d epochs taken from a holder that renews unseen: %v", n, ta.Err())
+				}
+				s.noTerm(next, "behind the open transaction")
+				end()
+			})
+		})
+	}
+}

@@ -84,7 +84,9 @@ func (f *follower) pollOnce(ctx context.Context, node kafka.NodeID, ps []*partit
 			continue
 		}
 		if p.hides(f.cfg.FetchWait) {
-			_ = f.peek(ctx, node, p, p.view().high) // it is tried again after the next wait
+			pctx, cancel := context.WithTimeout(ctx, f.cfg.FetchWait)
+			_ = f.peek(pctx, node, p, p.view().high) // it is tried again after the next wait
+			cancel()
 		}
 	}
 	if good && resp.ThrottleMillis > 0 {
