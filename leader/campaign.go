@@ -43,6 +43,7 @@ func (e *Elector) Campaign(ctx context.Context, role string) (*Term, error) {
 	}
 	c := &campaign{e: e, role: role, ctx: ctx}
 	t, err := c.run()
+	e.meets(role, nil)
 	if err != nil {
 		c.leave()
 		<-single
@@ -116,11 +117,13 @@ func (c *campaign) persist(stage func() error) error {
 		case c.ctx.Err() != nil:
 			return errors.Join(err, last)
 		case IsFence(err):
+			c.e.meets(c.role, nil)
 			c.lost(err)
 			tries = 0
 			continue
 		}
 		last = err
+		c.e.meets(c.role, err)
 		if errors.Is(err, errTooLate) {
 			tries = 0
 			continue
@@ -196,9 +199,12 @@ func (c *campaign) enter() error {
 	return nil
 }
 
+var errUnregistered = errors.New("the registration is not written")
+
 func (c *campaign) register() error {
 	now := c.e.cfg.now().Local
 	c.registered = true
+	c.e.meets(c.role, errUnregistered) // until it is written
 	off, err := c.e.registrar.register(c.ctx, c.role)
 	if err != nil {
 		return err
@@ -321,6 +327,7 @@ func (c *campaign) prove() (read time.Duration, ok bool, err error) {
 
 // wait returns at a change of the role, or at the instant at the latest.
 func (c *campaign) wait(at time.Duration, changed <-chan struct{}) error {
+	c.e.meets(c.role, nil)
 	c.e.verifier.keep(c.e.tasks)
 	at = min(at, c.e.cfg.now().Local+answerHolds/2)
 	if c.renewAt > 0 {

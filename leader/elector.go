@@ -35,7 +35,14 @@ type Elector struct {
 	mu     sync.Mutex
 	roles  map[string]chan struct{} // by role: capacity 1, taken by whoever campaigns or leads
 	terms  map[string]*Term
+	hitch  map[string]*hitch // by role: what a campaign meets now
 	closed bool
+}
+
+// hitch is what keeps a campaign from going on.
+type hitch struct {
+	since time.Duration // local
+	err   error         // the newest
 }
 
 // Open makes an Elector over a client, which it does not close. It contacts
@@ -53,7 +60,7 @@ func Open(c Kafka, cfg Config) (*Elector, error) {
 	e := &Elector{
 		kafka: c, cfg: cfg, incarnation: random(16), tasks: task.New(context.Background()),
 		coords: &coordinators{kafka: c, timeout: cfg.RequestTimeout, nodes: map[string]kafka.NodeID{}},
-		roles:  map[string]chan struct{}{}, terms: map[string]*Term{},
+		roles:  map[string]chan struct{}{}, terms: map[string]*Term{}, hitch: map[string]*hitch{},
 	}
 	e.open, e.end = context.WithCancelCause(context.Background())
 	e.events = newEventQueue(e.open, cfg.OnEvent)
@@ -226,6 +233,33 @@ func (e *Elector) Roles(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
+// meets takes note of what a campaign meets; nil is that it goes on.
+func (e *Elector) meets(role string, err error) {
+	now := e.cfg.now().Local
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch h := e.hitch[role]; {
+	case err == nil:
+		delete(e.hitch, role)
+	case h == nil:
+		e.hitch[role] = &hitch{now, err}
+	default:
+		h.err = err
+	}
+}
+
+// stuck lists the campaigns that something has kept up for a lease.
+func (e *Elector) stuck(now time.Duration) (errs []error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for role, h := range e.hitch {
+		if age := now - h.since; age > e.cfg.Lease {
+			errs = append(errs, fmt.Errorf("role %q: the campaign has not come on for %v: %w", role, age, h.err))
+		}
+	}
+	return errs
+}
+
 // counts are what happened so far, for metrics.
 type counts struct {
 	mu    sync.Mutex
@@ -260,7 +294,8 @@ func (e *Elector) Stats() Stats {
 }
 
 // Health is nil as long as what this process does works: leaderships are
-// renewed in time, and the partitions that it follows can be read.
+// renewed in time, the partitions that it follows can be read, and nothing has
+// kept a campaign from going on for a lease.
 func (e *Elector) Health() error {
 	var errs []error
 	e.mu.Lock()
@@ -282,9 +317,15 @@ func (e *Elector) Health() error {
 	}
 	e.log.mu.Unlock()
 	for _, p := range parts {
-		if v := p.view(); v.read && now-v.fresh > e.cfg.Lease {
-			errs = append(errs, fmt.Errorf("%s-%d was last read to its end %v ago: %w", Topic, p.id, now-v.fresh, v.failure))
+		v := p.view()
+		wanted := v.read || v.before || len(p.turn) > 0
+		if age := now - v.fresh; wanted && age > e.cfg.Lease {
+			err := fmt.Errorf("%s-%d was not read to its end for %v", Topic, p.id, age)
+			if v.failure != nil {
+				err = fmt.Errorf("%w: %w", err, v.failure)
+			}
+			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, e.stuck(now)...)...)
 }

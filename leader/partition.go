@@ -26,12 +26,12 @@ type partition struct {
 	topic   kafka.TopicID
 	roles   map[string]*followed
 	scan    lead.Scanner
-	start   kafka.Offset // of the log, when it was first read
-	next    kafka.Offset // the position; -1 before the first read began
-	high    kafka.Offset // the high watermark as last told
-	read    bool         // everything up to a last stable offset was read
-	before  bool         // it was read before a reset
-	fresh   time.Duration
+	start   kafka.Offset  // of the log, when it was first read
+	next    kafka.Offset  // the position; -1 before the first read began
+	high    kafka.Offset  // the high watermark as last told
+	read    bool          // everything up to a last stable offset was read
+	before  bool          // it was read before a reset
+	fresh   time.Duration // local: when it was last known to its end; at first, when it was first asked for
 	peeked  time.Duration
 	back    time.Duration // local: when reading went on after it had failed
 	skipped int64
@@ -41,7 +41,7 @@ type partition struct {
 func newPartition(id int32, cfg *Config, event func(Event)) *partition {
 	return &partition{
 		id: id, lease: cfg.Lease, now: cfg.now, event: event, turn: make(chan struct{}, 1),
-		roles: map[string]*followed{}, next: -1,
+		roles: map[string]*followed{}, next: -1, fresh: cfg.now().Local,
 	}
 }
 
@@ -91,7 +91,7 @@ func (p *partition) known() []string {
 type view struct {
 	next, high, start kafka.Offset
 	topic             kafka.TopicID
-	read              bool
+	read, before      bool
 	fresh, back       time.Duration // local
 	skipped           int64
 	failure           error
@@ -100,7 +100,7 @@ type view struct {
 func (p *partition) view() view {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return view{p.next, p.high, p.start, p.topic, p.read, p.fresh, p.back, p.skipped, p.failure}
+	return view{p.next, p.high, p.start, p.topic, p.read, p.before, p.fresh, p.back, p.skipped, p.failure}
 }
 
 // position is where to read on, from where a first read begins if none did.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -923,4 +924,51 @@ func TestScenario42AfterAnOutageOfEverythingRanksDecide(t *testing.T) {
 		}
 		s.noTerm(next[1], "beside the first standby")
 	})
+}
+
+// What a campaign needs is out of reach from its beginning, or when its turn has
+// come. Mutations: a partition counts from its first reading on; a failed stage of
+// a campaign is not noted; it is not forgotten when the campaign goes on.
+func TestScenario7WhoCannotCampaignIsNotHealthy(t *testing.T) {
+	for name, keys := range map[string][]int16{"topic": {3}, "partition for reading": {1, 2}, "partition for writing": {0}, "coordinator": {10}} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+				a, b := s.member("a"), s.member("b")
+				ta := win(t, a, "r")
+				if err := ta.Resign(within(t, time.Minute)); err != nil {
+					t.Fatal(err)
+				}
+				s.links["b"].setCut(true, func(key int16) bool { return slices.Contains(keys, key) })
+				time.Sleep(3 * brief.Lease)
+				won := s.candidate(b, "r")
+				time.Sleep(brief.Lease / 2)
+				if err := b.Health(); err != nil {
+					t.Errorf("at first: %v", err)
+				}
+				time.Sleep(5 * brief.Lease)
+				if b.Health() == nil {
+					t.Error("a candidate that cannot go on is healthy")
+				}
+				s.links["b"].setCut(false, nil)
+				tb, _ := s.after(won, 2*brief.Lease)
+				if err := b.Health(); err != nil {
+					t.Errorf("leading: %v", err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				s.links["a"].setCut(true, func(key int16) bool { return key == 0 })
+				if _, err := a.Campaign(ctx, "other"); err == nil {
+					t.Error("a campaign wins out of reach")
+				}
+				next := s.candidate(a, "r")
+				time.Sleep(time.Second)
+				s.links["a"].setCut(false, nil)
+				time.Sleep(3 * brief.Lease)
+				if err := errors.Join(a.Health(), b.Health()); err != nil {
+					t.Errorf("leading, and waiting after trouble: %v, %v", err, tb.Err())
+				}
+				s.noTerm(next, "beside b")
+			})
+		})
+	}
 }
