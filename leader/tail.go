@@ -21,43 +21,57 @@ func (f *follower) follow(node kafka.NodeID) {
 	})
 }
 
-// led are the partitions that are to be polled at a broker. Without one the
-// poll of the broker ends, which is noted under the same lock.
-func (f *follower) led(node kafka.NodeID, l *layout) []*partition {
+// led are the partitions that are to be polled at a broker. lost says that one
+// that was followed is polled nowhere: it has no leader, or was reset. Without
+// either the poll of the broker ends, which is noted under the same lock.
+func (f *follower) led(node kafka.NodeID, l *layout) (out []*partition, lost bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var out []*partition
 	for id, p := range f.parts {
-		if l != nil && int(id) < len(l.leaders) && l.leaders[id] == node && p.view().read {
+		if l == nil || int(id) >= len(l.leaders) {
+			continue
+		}
+		switch at, v := l.leaders[id], p.view(); {
+		case at == node && v.read:
 			out = append(out, p)
+		case at < 0, !v.read, !f.loops[at]:
+			lost = lost || v.read || v.before
 		}
 	}
-	if len(out) == 0 {
+	if len(out) == 0 && !lost {
 		f.loops[node] = false
 	}
-	return out
+	return out, lost
 }
 
 // poll waits for records of all partitions that one broker leads.
 func (f *follower) poll(ctx context.Context, node kafka.NodeID) {
-	tries := 0
+	tries, asked := 0, time.Duration(0)
 	for ctx.Err() == nil {
 		l := f.topic.known()
-		ps := f.led(node, l)
-		if len(ps) == 0 {
+		ps, lost := f.led(node, l)
+		switch {
+		case len(ps) == 0 && !lost:
 			return
-		}
-		if f.pollOnce(ctx, node, ps) {
+		case len(ps) > 0 && f.pollOnce(ctx, node, ps):
 			tries = 0
-			continue
+			if now := f.cfg.now().Local; !lost || now-asked < askEvery {
+				continue
+			}
+		default:
+			tries++
+			if task.Sleep(ctx, backoff(tries)) != nil {
+				return
+			}
 		}
-		tries++
-		if task.Sleep(ctx, backoff(tries)) != nil {
-			return
-		}
+		asked = f.cfg.now().Local
 		f.relocate(ctx, l)
 	}
 }
+
+// askEvery is how often it is asked where a partition has gone by the poll of a
+// broker that has others.
+const askEvery = 500 * time.Millisecond
 
 // pollOnce reports whether every partition was answered for.
 func (f *follower) pollOnce(ctx context.Context, node kafka.NodeID, ps []*partition) bool {
@@ -114,6 +128,9 @@ func (f *follower) relocate(ctx context.Context, stale *layout) {
 			continue
 		}
 		if !p.view().read {
+			if len(p.turn) > 0 { // it is being read
+				continue
+			}
 			f.tasks.Go(func(ctx context.Context) error {
 				ctx, cancel := context.WithTimeout(ctx, f.cfg.RequestTimeout)
 				defer cancel()

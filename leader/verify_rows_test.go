@@ -2,8 +2,11 @@ package leader
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ottla/ottla/internal/model"
 )
@@ -125,4 +128,76 @@ func TestP5AStaleStateNamesNobodyWhateverTheLease(t *testing.T) {
 			t.Errorf("%q leads, stale %v, vacant %v", st.Leader, st.Stale, st.Vacant())
 		}
 	})
+}
+
+// A follower goes on where its partition had no leader for a while, or was reset
+// and could not be read then: a watch does not stay stale for ever, and a standby
+// is woken. Mutation: the poll of a broker ends with the last partition that it
+// leads, whatever has become of that.
+func TestP5AWatchGoesOnAfterItsPartitionWasOutOfReach(t *testing.T) {
+	for name, fault := range map[string]func(s *stage, l *link){
+		"without a leader": func(_ *stage, l *link) {
+			l.answer = func(req kmsg.Request) int16 {
+				if req.Key() == 1 {
+					return 6 // NOT_LEADER_OR_FOLLOWER
+				}
+				return 0
+			}
+			l.edit = func(_ kmsg.Request, resp kmsg.Response) {
+				if m, ok := resp.(*kmsg.MetadataResponse); ok {
+					for _, topic := range m.Topics {
+						for i := range topic.Partitions {
+							topic.Partitions[i].Leader, topic.Partitions[i].ErrorCode = -1, 5
+						}
+					}
+				}
+			}
+		},
+		"reset and not readable": func(s *stage, l *link) {
+			out := true // once
+			l.answer = func(req kmsg.Request) int16 {
+				switch {
+				case req.Key() == 1 && out:
+					out = false
+					return 1 // OFFSET_OUT_OF_RANGE
+				case req.Key() == 2:
+					return 6
+				}
+				return 0
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+				a, w := s.member("a"), s.member("w")
+				ta := win(t, a, "r")
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var last atomic.Pointer[State]
+				go func() {
+					for st := range w.Watch(ctx, "r") {
+						last.Store(&st)
+					}
+				}()
+				time.Sleep(time.Second)
+				s.links["w"].set(func(l *link) { fault(s, l) })
+				time.Sleep(2 * time.Minute)
+				if st := last.Load(); !st.Stale || w.Health() == nil {
+					t.Errorf("meanwhile: %+v, %v", st, w.Health())
+				}
+				s.links["w"].set(func(l *link) { l.answer, l.edit = nil, nil })
+				time.Sleep(5 * time.Second)
+				if st := last.Load(); st.Stale || st.Leader != "a" || w.Health() != nil {
+					t.Errorf("afterwards: %+v, %v", st, w.Health())
+				}
+				if err := ta.Resign(within(t, time.Minute)); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				if st := last.Load(); !st.Vacant() {
+					t.Errorf("after the leader resigned: %+v", st)
+				}
+			})
+		})
+	}
 }
