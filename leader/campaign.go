@@ -25,13 +25,15 @@ import (
 // else the cause of its end; ErrInvalidConfig, ErrAuthorization, ErrAdmin,
 // ErrDuplicateMember, ErrClosed.
 func (e *Elector) Campaign(ctx context.Context, role string) (*Term, error) {
+	if !e.enlist() {
+		return nil, ErrClosed
+	}
+	defer e.calls.Done()
 	ctx, cancel, err := e.use(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	e.calls.Add(1)
-	defer e.calls.Done()
 	if err := lead.CheckRole(role); err != nil {
 		return nil, invalid("%v", err)
 	}

@@ -117,6 +117,16 @@ func (e *Elector) Close() error {
 	return nil
 }
 
+// enlist counts a call that Close waits for, unless Close has begun.
+func (e *Elector) enlist() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.calls.Add(1)
+	}
+	return !e.closed
+}
+
 // use is a context that ends with ctx or with the Elector.
 func (e *Elector) use(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	e.mu.Lock()

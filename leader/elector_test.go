@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ottla/ottla/cluster"
+	"github.com/ottla/ottla/internal/model"
 	"github.com/ottla/ottla/ottlatest"
 )
 
@@ -97,4 +98,39 @@ func TestF1AnEmptyRoleIsAcquiredAndARoleHandedOver(t *testing.T) {
 			t.Errorf("after all resigned: %+v, %v", s, err)
 		}
 	})
+}
+
+// Close waits for a campaign that has begun, and one that begins later ends at
+// once. The mutation needs the race detector to be seen: count the call after the
+// look at closed, without the lock.
+func TestS15ACampaignBesideCloseIsWaitedForOrRefused(t *testing.T) {
+	for seed := range uint64(200) {
+		e, err := newWorld(seed, model.Config{TransactionVersion: 2}).link("a").open(brief)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := make(chan struct{})
+		ended := make(chan error, 4)
+		for range cap(ended) {
+			go func() {
+				<-begin
+				ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+				defer cancel()
+				_, err := e.Campaign(ctx, "r")
+				ended <- err
+			}()
+		}
+		closed := make(chan error)
+		go func() {
+			<-begin
+			closed <- e.Close()
+		}()
+		close(begin)
+		<-closed
+		for range cap(ended) {
+			if err := <-ended; !errors.Is(err, ErrClosed) && !errors.Is(err, ErrAcquireTimeout) {
+				t.Errorf("%v", err)
+			}
+		}
+	}
 }
