@@ -90,6 +90,12 @@ type Config struct {
 	now func() lead.Now
 }
 
+// look is how often leaders look at the clock, beside their timers: a tenth of the
+// stop margin, within bounds.
+func (c *Config) look() time.Duration {
+	return min(max(c.StopMargin/10, 100*time.Millisecond), time.Second)
+}
+
 // withDefaults fills in and checks a copy.
 func (c Config) withDefaults() (Config, error) {
 	if c.Member == "" {

@@ -37,6 +37,8 @@ type Elector struct {
 	terms  map[string]*Term
 	hitch  map[string]*hitch // by role: what a campaign meets now
 	closed bool
+
+	looking bool // at the clock, for all leaderships
 }
 
 // hitch is what keeps a campaign from going on.

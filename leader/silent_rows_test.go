@@ -270,3 +270,24 @@ func TestG10P7ATransactionThatWakesAfterTheDeadlineIsNotCommitted(t *testing.T) 
 		}
 	})
 }
+
+// The machine slept, and timers stood still meanwhile: Done closes at once all the
+// same, though no renewal is due and nobody asks for Err. Mutation: nobody
+// looks.
+func TestG10DoneClosesSoonAfterTheMachineSlept(t *testing.T) {
+	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+		all := s.journal()
+		ta := win(t, s.member("a"), "r")
+		time.Sleep(brief.Renew + 100*time.Millisecond)
+		before := len(steps(all(), "a"))
+		s.links["a"].set(func(l *link) { l.slept += time.Hour })
+		select {
+		case <-ta.Done():
+		case <-time.After(brief.StopMargin / 4):
+			t.Errorf("it leads on after an hour of sleep")
+		}
+		if got := steps(all(), "a"); len(got) != before {
+			t.Errorf("before that it wrote %v", got[before:])
+		}
+	})
+}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/ottla/ottla/internal/core/lead"
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/producer"
 )
@@ -54,6 +57,9 @@ func (e *Elector) begin(l *leaseWriter, h *lead.Holder, p *partition, fences map
 	closed := e.closed
 	if !closed {
 		e.terms[t.role] = t
+		if !e.looking {
+			e.looking = e.tasks.Go(e.look)
+		}
 	}
 	e.mu.Unlock()
 	e.counts.add(func(s *Stats) { s.Acquired++ })
@@ -161,6 +167,24 @@ func (t *Term) end(reason error) {
 	if kind == EventLost {
 		t.e.counts.add(func(s *Stats) { s.Lost++ })
 	}
+}
+
+// look ends leaderships that are over by the clock, as long as there are any:
+// timers stand still while the machine sleeps, and would go off late.
+func (e *Elector) look(ctx context.Context) error {
+	for task.Sleep(ctx, e.cfg.look()) == nil {
+		e.mu.Lock()
+		terms := slices.Collect(maps.Values(e.terms))
+		e.looking = len(terms) > 0
+		e.mu.Unlock()
+		if len(terms) == 0 {
+			return nil
+		}
+		for _, t := range terms {
+			_ = t.Err()
+		}
+	}
+	return nil
 }
 
 // forget lets the next campaign of the process begin.
