@@ -142,12 +142,12 @@ func (f *follower) toEnd(ctx context.Context, node kafka.NodeID, p *partition) (
 // the broker asked for silence.
 func (f *follower) step(ctx context.Context, node kafka.NodeID, p *partition) error {
 	for {
-		at := p.view().next
+		at, sent := p.view().next, f.cfg.now().Local
 		resp, err := f.fetchFrom(ctx, node, fetchOf(committed, 0), map[int32]kafka.Offset{p.id: at}, p.view().topic)
 		if err != nil {
 			return err
 		}
-		err = f.take(p, resp, at)
+		err = f.take(p, resp, at, sent)
 		if err != nil || p.view().next > at {
 			return err
 		}
@@ -167,8 +167,8 @@ func standstill(ctx context.Context, resp *kmsg.FetchResponse, at kafka.Offset) 
 }
 
 // take applies one partition's part of an answer to what was asked from an
-// offset on.
-func (f *follower) take(p *partition, resp *kmsg.FetchResponse, from kafka.Offset) error {
+// offset on, which says how the log was at by.
+func (f *follower) take(p *partition, resp *kmsg.FetchResponse, from kafka.Offset, by time.Duration) error {
 	a, err := answerFor(resp, p)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (f *follower) take(p *partition, resp *kmsg.FetchResponse, from kafka.Offse
 	if err := kafka.CodeError(a.ErrorCode, nil); err != nil {
 		return err
 	}
-	return p.apply(a, from)
+	return p.apply(a, from, by)
 }
 
 // peek looks at what is not committed between the position and the high

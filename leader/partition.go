@@ -114,8 +114,10 @@ func (p *partition) position(start kafka.Offset) kafka.Offset {
 }
 
 // apply takes the committed records of a Fetch answer that begins at from. One
-// that begins beyond the position was asked for before a reset, and is void.
-func (p *partition) apply(a *kmsg.FetchResponseTopicPartition, from kafka.Offset) error {
+// that begins beyond the position was asked for before a reset, and is void. It
+// says how the log was at the local time by, or now if that is earlier: a process
+// that was suspended finds answers that are old.
+func (p *partition) apply(a *kmsg.FetchResponseTopicPartition, from kafka.Offset, by time.Duration) error {
 	now := p.now()
 	p.mu.Lock()
 	at, live := p.next, p.read || p.before
@@ -132,7 +134,7 @@ func (p *partition) apply(a *kmsg.FetchResponseTopicPartition, from kafka.Offset
 	p.next, p.high = next, kafka.Offset(a.HighWatermark)
 	p.goodLocked(now.Local)
 	if p.read && p.next >= kafka.Offset(a.LastStableOffset) {
-		p.fresh = now.Local
+		p.fresh = max(p.fresh, min(now.Local, by))
 	}
 	p.mu.Unlock()
 	for _, e := range events {

@@ -81,6 +81,7 @@ func (f *follower) pollOnce(ctx context.Context, node kafka.NodeID, ps []*partit
 		v := p.view()
 		at[p.id], id = v.next, v.topic
 	}
+	by := f.cfg.now().Local + f.cfg.FetchWait
 	resp, err := f.fetchFrom(ctx, node, fetchOf(committed, f.cfg.FetchWait), at, id)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -92,7 +93,7 @@ func (f *follower) pollOnce(ctx context.Context, node kafka.NodeID, ps []*partit
 	}
 	good := true
 	for _, p := range ps {
-		if err := f.take(p, resp, at[p.id]); err != nil {
+		if err := f.take(p, resp, at[p.id], by); err != nil {
 			p.failed(err)
 			good = false
 			continue

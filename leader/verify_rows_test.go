@@ -201,3 +201,36 @@ func TestP5AWatchGoesOnAfterItsPartitionWasOutOfReach(t *testing.T) {
 		})
 	}
 }
+
+// A watcher that was suspended for an hour finds an answer waiting that tells of a
+// renewal: it names nobody from that, before it has read anew. Mutation: an answer
+// is as fresh as its arrival.
+func TestP5AnAnswerThatWaitedForAnHourNamesNobody(t *testing.T) {
+	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+		a, w := s.member("a"), s.member("w")
+		win(t, a, "r")
+		p := synced(t, w, "r")
+		time.Sleep(brief.Renew - time.Second)
+		var once atomic.Bool
+		s.links["w"].set(func(l *link) {
+			l.edit = func(req kmsg.Request, resp kmsg.Response) {
+				if r, ok := resp.(*kmsg.FetchResponse); ok && said(r) && !once.Swap(true) {
+					l.pause() // with the renewal in the socket
+				}
+			}
+		})
+		time.Sleep(2 * time.Second)
+		if !once.Load() {
+			t.Fatal("no renewal came")
+		}
+		s.links["a"].setCut(true, nil)
+		time.Sleep(time.Hour)
+		s.links["w"].setCut(true, nil)
+		s.links["w"].resume()
+		time.Sleep(100 * time.Millisecond)
+		f, _, _ := p.fold("r")
+		if st := w.state(p, f); st.Leader != "" || !st.Stale {
+			t.Errorf("it names %q, read %v ago", st.Leader, st.Log.Age)
+		}
+	})
+}
