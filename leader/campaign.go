@@ -45,7 +45,7 @@ func (e *Elector) Campaign(ctx context.Context, role string) (*Term, error) {
 	}
 	c := &campaign{e: e, role: role, ctx: ctx}
 	t, err := c.run()
-	e.meets(role, nil)
+	c.meets(nil)
 	if err != nil {
 		c.leave()
 		<-single
@@ -119,13 +119,13 @@ func (c *campaign) persist(stage func() error) error {
 		case c.ctx.Err() != nil:
 			return errors.Join(err, last)
 		case IsFence(err):
-			c.e.meets(c.role, nil)
+			c.meets(nil)
 			c.lost(err)
 			tries = 0
 			continue
 		}
 		last = err
-		c.e.meets(c.role, err)
+		c.meets(err)
 		if errors.Is(err, errTooLate) {
 			tries = 0
 			continue
@@ -177,6 +177,9 @@ func newest(f *lead.Fold) kafka.Offset {
 	return -1
 }
 
+// meets takes note of what keeps the campaign from going on; nil is nothing.
+func (c *campaign) meets(err error) { c.e.hitches.met(c.role, c.e.cfg.now().Local, err) }
+
 func (c *campaign) emit(kind EventKind, rank int, err error) {
 	c.e.emit(Event{Kind: kind, Role: c.role, Term: -1, Rank: rank, Err: err})
 }
@@ -206,7 +209,7 @@ var errUnregistered = errors.New("the registration is not written")
 func (c *campaign) register() error {
 	now := c.e.cfg.now().Local
 	c.registered = true
-	c.e.meets(c.role, errUnregistered) // until it is written
+	c.meets(errUnregistered) // until it is written
 	off, err := c.e.registrar.register(c.ctx, c.role)
 	if err != nil {
 		return err
@@ -329,7 +332,7 @@ func (c *campaign) prove() (read time.Duration, ok bool, err error) {
 
 // wait returns at a change of the role, or at the instant at the latest.
 func (c *campaign) wait(at time.Duration, changed <-chan struct{}) error {
-	c.e.meets(c.role, nil)
+	c.meets(nil)
 	c.e.verifier.keep(c.e.tasks)
 	at = min(at, c.e.cfg.now().Local+answerHolds/2)
 	if c.renewAt > 0 {

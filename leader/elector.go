@@ -28,6 +28,7 @@ type Elector struct {
 	registrar   *registrar
 	events      *eventQueue
 	counts      counts
+	hitches     hitches
 	calls       sync.WaitGroup  // of campaigns
 	open        context.Context // of every call; ends with ErrClosed
 	end         context.CancelCauseFunc
@@ -35,16 +36,9 @@ type Elector struct {
 	mu     sync.Mutex
 	roles  map[string]chan struct{} // by role: capacity 1, taken by whoever campaigns or leads
 	terms  map[string]*Term
-	hitch  map[string]*hitch // by role: what a campaign meets now
 	closed bool
 
 	looking bool // at the clock, for all leaderships
-}
-
-// hitch is what keeps a campaign from going on.
-type hitch struct {
-	since time.Duration // local
-	err   error         // the newest
 }
 
 // Open makes an Elector over a client, which it does not close. It contacts
@@ -62,7 +56,7 @@ func Open(c Kafka, cfg Config) (*Elector, error) {
 	e := &Elector{
 		kafka: c, cfg: cfg, incarnation: random(16), tasks: task.New(context.Background()),
 		coords: &coordinators{kafka: c, timeout: cfg.RequestTimeout, nodes: map[string]kafka.NodeID{}},
-		roles:  map[string]chan struct{}{}, terms: map[string]*Term{}, hitch: map[string]*hitch{},
+		roles:  map[string]chan struct{}{}, terms: map[string]*Term{}, hitches: hitches{by: map[string]*hitch{}},
 	}
 	e.open, e.end = context.WithCancelCause(context.Background())
 	e.events = newEventQueue(e.open, cfg.OnEvent)
@@ -245,28 +239,39 @@ func (e *Elector) Roles(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// meets takes note of what a campaign meets; nil is that it goes on.
-func (e *Elector) meets(role string, err error) {
-	now := e.cfg.now().Local
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch h := e.hitch[role]; {
+// hitches are what campaigns meet now.
+type hitches struct {
+	mu sync.Mutex
+	by map[string]*hitch // by role
+}
+
+// hitch is what keeps a campaign from going on.
+type hitch struct {
+	since time.Duration // local
+	err   error         // the newest
+}
+
+// met takes note of what a campaign met; nil is that it goes on.
+func (h *hitches) met(role string, now time.Duration, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch had := h.by[role]; {
 	case err == nil:
-		delete(e.hitch, role)
-	case h == nil:
-		e.hitch[role] = &hitch{now, err}
+		delete(h.by, role)
+	case had == nil:
+		h.by[role] = &hitch{now, err}
 	default:
-		h.err = err
+		had.err = err
 	}
 }
 
-// stuck lists the campaigns that something has kept up for a lease.
-func (e *Elector) stuck(now time.Duration) (errs []error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for role, h := range e.hitch {
-		if age := now - h.since; age > e.cfg.Lease {
-			errs = append(errs, fmt.Errorf("role %q: the campaign has not come on for %v: %w", role, age, h.err))
+// longer lists the campaigns that something has kept up for longer than most.
+func (h *hitches) longer(now, most time.Duration) (errs []error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for role, had := range h.by {
+		if age := now - had.since; age > most {
+			errs = append(errs, fmt.Errorf("role %q: the campaign has not come on for %v: %w", role, age, had.err))
 		}
 	}
 	return errs
@@ -339,5 +344,5 @@ func (e *Elector) Health() error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, e.stuck(now)...)...)
+	return errors.Join(append(errs, e.hitches.longer(now, e.cfg.Lease)...)...)
 }

@@ -58,7 +58,7 @@ func (e *Elector) begin(l *leaseWriter, h *lead.Holder, p *partition, fences map
 	if !closed {
 		e.terms[t.role] = t
 		if !e.looking {
-			e.looking = e.tasks.Go(e.look)
+			e.looking = e.tasks.Go(func(ctx context.Context) error { return look(ctx, e) })
 		}
 	}
 	e.mu.Unlock()
@@ -171,7 +171,7 @@ func (t *Term) end(reason error) {
 
 // look ends leaderships that are over by the clock, as long as there are any:
 // timers stand still while the machine sleeps, and would go off late.
-func (e *Elector) look(ctx context.Context) error {
+func look(ctx context.Context, e *Elector) error {
 	for task.Sleep(ctx, e.cfg.look()) == nil {
 		e.mu.Lock()
 		terms := slices.Collect(maps.Values(e.terms))
