@@ -55,6 +55,7 @@ func (m *Machine) OnDescribed(now time.Time, id uint64, t Tasks, found bool, err
 	if err != nil {
 		d.failures++
 		d.wanted, d.due = true, now.Add(m.cfg.Backoff.Delay(d.failures, m.rng))
+		m.logEvery(now, "describe", "task lists may be lost, and the group cannot be described to find them", "err", err)
 		return
 	}
 	d.failures = 0

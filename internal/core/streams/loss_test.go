@@ -93,3 +93,50 @@ func TestM41AHeartbeatInALeaveIsToldOfTheLeave(t *testing.T) {
 	r.step()
 	want(t, errors.Is(r.done[7], ErrLeft), true)
 }
+
+// What a member did before it came back does not decide how it ends.
+func TestM50AMemberThatCameBackEndsAsAnyOther(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.PollInterval = 3 * time.Second }).stable(2, "0_0")
+	want(t, r.await().MemberEpoch, int32(-1))
+	r.ok(-1)
+	r.state(Stale)
+	r.ack("")
+	r.m.OnTouch(r.now)
+	r.step()
+	want(t, r.await().MemberEpoch, int32(0))
+	n := len(r.sent)
+	r.code(30) // it may not leave either
+	want(t, r.ended, true)
+	r.pass(6 * time.Second)
+	r.pass(time.Minute)
+	want(t, len(r.sent), n)
+	r.state(Failed)
+}
+
+// An offer that the owner declined is over with the snapshot that had it last: a
+// list that names it longer holds the task back from the member that it is for.
+func TestP33ADeclinedOfferIsNamedNoLonger(t *testing.T) {
+	r := newRig(t, nil).stable(2, "0_0")
+	r.lists(3, "0_0", "0_1")
+	first := r.last()
+	r.lists(3, "0_0", "0_2")
+	r.lists(3, "0_0", "0_3")
+	want(t, r.m.OnAcknowledge(r.now, first, tasksOf(t, "0_0")), nil)
+	r.step()
+	r.await()
+	r.lose()
+	r.carries("0_0", "0_2", "0_3")
+}
+
+// Without lists a member may lack tasks for as long as the describe fails.
+func TestM70ADescribeThatFailsIsTold(t *testing.T) {
+	r := newRig(t, nil).stable(2, "0_0")
+	r.lose()
+	r.ok(2)
+	for range 4 {
+		r.described(Tasks{}, false, errors.New("not allowed"))
+	}
+	want(t, count(r.logs, "WARN task lists may be lost"), 1)
+	r.described(tasksOf(t, "0_1"), true, nil)
+	want(t, r.last().Target.Equal(tasksOf(t, "0_1")), true)
+}
