@@ -189,7 +189,9 @@ func (s *shelf) trim(p *part, end kafka.Offset) {
 	switch {
 	case n > 0:
 		p.tail = p.queue[n-1].epoch
-	case !p.lent:
+	case p.lent:
+		p.tail = p.loan
+	default:
 		p.tail = p.last
 	}
 	p.invalidate()

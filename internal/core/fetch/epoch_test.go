@@ -212,6 +212,26 @@ func TestF36WhatTheUserHasNotSeenIsDroppedInSilence(t *testing.T) {
 	}
 }
 
+// What the user is in the middle of is lost in part, and more was fetched behind
+// it: the question that is asked when he is through is about the epoch of what he
+// read. Without one a broker answers that it does not know, and the loss is
+// passed over. Mutation: trim without the epoch of what is lent.
+func TestF36_F37ALossWithinWhatTheUserIsReadingIsTold(t *testing.T) {
+	r := consumed(t, testConfig())
+	r.answer("t", partAnswer{hw: 120, lso: 120, data: batches(spec{base: 100, last: 104, epoch: 4}, spec{base: 105, last: 109, epoch: 4})})
+	l, _ := r.m.Take(r.now)
+	r.lead(2, 5)
+	r.vetted(102, 0)
+	r.m.Return(l, 105, 105)
+	r.step()
+	if q := r.vetted(102, 0); q.LeaderEpoch != 4 {
+		t.Errorf("asked for the end of epoch %d", q.LeaderEpoch)
+	}
+	if e := asError[*kafka.DataLossError](t, r.err()); e.Position != 105 || e.Remaining != 102 || r.position(tp0) != 102 {
+		t.Errorf("%v, position %d", e, r.position(tp0))
+	}
+}
+
 // A position above the log end, at the same leader: epochs say where to go on,
 // the log end would skip what was written since. Mutation: onCode without the
 // question.

@@ -82,13 +82,14 @@ func ledBy(leader kafka.NodeID, epoch kafka.LeaderEpoch) lead {
 
 // stock is what was fetched of a partition.
 type stock struct {
-	queue    []chunk         // not taken yet, in offset order
-	buffered int64           // bytes of queue
-	lent     bool            // a batch was taken and not yet delivered
-	held     int             // batches that were delivered and have perhaps not reached the user
-	lastTime kafka.Timestamp // of the last batch that was handed out
-	owes     bool            // the user has something of it that is not finished
-	done     Progress        // where that begins, if owes
+	queue    []chunk           // not taken yet, in offset order
+	buffered int64             // bytes of queue
+	lent     bool              // a batch was taken and not yet delivered
+	loan     kafka.LeaderEpoch // of that batch
+	held     int               // batches that were delivered and have perhaps not reached the user
+	lastTime kafka.Timestamp   // of the last batch that was handed out
+	owes     bool              // the user has something of it that is not finished
+	done     Progress          // where that begins, if owes
 	inRing   bool
 	turn     uint64  // the last one in which something was taken
 	given    int     // records taken in it

@@ -57,7 +57,7 @@ func (m *Machine) Take(now time.Time) (Loan, bool) {
 			continue
 		}
 		p.pop()
-		p.lent = true
+		p.lent, p.loan = true, c.epoch
 		c.frame.lend()
 		p.given += c.batch.Count()
 		l := Loan{
