@@ -27,6 +27,11 @@ type Config struct {
 
 // Handler makes records of a batch and writes them through tx. An error aborts
 // the transaction and ends the run.
+//
+// The handling of all batches of a transaction has to fit in
+// Producer.TransactionTimeout, after which the coordinator aborts it and the run
+// ends with [kafka.ErrFenced], and in Consumer.Group.ProcessingTimeout, after which
+// the partitions go to others and the records are handled again.
 type Handler func(ctx context.Context, b consumer.Batch, tx *producer.Tx) error
 
 var (

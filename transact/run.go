@@ -23,6 +23,7 @@ type Runner struct {
 
 	turn    chan struct{} // capacity 1: held while a transaction is open
 	leaving atomic.Bool   // partitions are to go: the open transaction ends now
+	ahead   bool          // of Run: it read what is not committed, and has to go back first
 
 	committed, aborted, records atomic.Int64
 }
@@ -93,14 +94,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer r.Close()
 	failures, tries := 0, 0
 	for ctx.Err() == nil {
-		batches, err := r.poll(ctx)
-		if len(batches) > 0 {
-			err = r.round(ctx, batches)
-		}
+		committed, err := r.step(ctx)
 		switch {
-		case len(batches) == 0 && !r.over(err): // it was told, and reading goes on
-		case err == nil:
+		case committed:
 			failures, tries = 0, 0
+		case err == nil:
 		case ctx.Err() != nil && !errors.Is(err, errHandler{}):
 		case r.over(err), failures >= mostFailures:
 			return reason(err)
@@ -113,10 +111,35 @@ func (r *Runner) Run(ctx context.Context) error {
 			_ = task.Sleep(ctx, retry.Reconnect().Delay(tries, nil))
 		}
 	}
-	_, _ = r.in.Poll(ctx) // which has ended: nothing that was handed out is in work any more
+	r.release(ctx)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	return r.in.Shutdown(end)
+}
+
+// step goes back after a transaction that failed, or polls and makes a transaction
+// of what that brings.
+func (r *Runner) step(ctx context.Context) (committed bool, err error) {
+	if r.ahead {
+		r.release(ctx)
+		if err := r.rewind(ctx); err != nil {
+			return false, err
+		}
+		r.ahead = false
+	}
+	batches, err := r.poll(ctx)
+	if len(batches) == 0 {
+		if r.over(err) {
+			return false, err
+		}
+		return false, nil // it was told, and reading goes on
+	}
+	r.ahead = true
+	if err := r.round(ctx, batches); err != nil {
+		return false, err
+	}
+	r.ahead = false
+	return true, nil
 }
 
 // over reports whether an error ends the run.
@@ -170,39 +193,58 @@ func (r *Runner) round(ctx context.Context, batches []consumer.Batch) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-r.turn }()
-	// What is begun is finished although ctx ends.
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
-	defer cancel()
-	tx, err := r.out.Begin(work)
+	tx, err := r.begin(ctx)
 	if err != nil {
-		return errors.Join(err, r.rewind(work))
+		return err
 	}
 	b := bundle{at: map[kafka.TopicPartition]kafka.Commit{}, first: map[kafka.TopicPartition]consumer.Batch{}}
 	err = r.collect(ctx, tx, batches, &b)
 	if err == nil {
-		err = r.commit(work, tx, &b)
+		err = r.commit(ctx, tx, &b)
 	}
 	if err == nil {
 		return nil
 	}
+	work, cancel := finishing(ctx)
+	defer cancel()
 	switch end := tx.Abort(work); {
 	case errors.Is(end, producer.ErrCommitted): // the answer was lost, not the transaction
 		r.done(&b)
-		return r.rewind(work)
+		return nil
 	case end != nil:
 		err = errors.Join(err, end)
 	}
 	r.aborted.Add(1)
-	return errors.Join(err, r.rewind(work))
+	return err
+}
+
+// finishing is the context of requests of a transaction: what is begun is
+// finished although ctx ends.
+func finishing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+}
+
+func (r *Runner) begin(ctx context.Context) (*producer.Tx, error) {
+	work, cancel := finishing(ctx)
+	defer cancel()
+	return r.out.Begin(work)
 }
 
 // poll tells of errors, beside which there may be batches.
 func (r *Runner) poll(ctx context.Context) ([]consumer.Batch, error) {
 	batches, err := r.in.Poll(ctx)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, context.Cause(ctx)) {
 		r.cfg.Logger.Warn("a poll brought an error", "err", err)
 	}
 	return batches, err
+}
+
+// release tells the consumer that nothing it handed out is in work any more. A
+// member that took too long joins its group again by that.
+func (r *Runner) release(ctx context.Context) {
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, _ = r.poll(ended) // what it brings is read again
 }
 
 // bundle is what one transaction takes in.
@@ -261,6 +303,8 @@ func (r *Runner) one(b consumer.Batch, tx *producer.Tx) error {
 
 // commit commits what was written together with the positions that were read.
 func (r *Runner) commit(ctx context.Context, tx *producer.Tx, b *bundle) error {
+	ctx, cancel := finishing(ctx)
+	defer cancel()
 	token, err := r.token(b)
 	if err != nil {
 		return err
@@ -306,8 +350,13 @@ func (r *Runner) done(b *bundle) {
 }
 
 // rewind moves the positions back to what is committed, or to the start where
-// nothing is.
+// nothing is. Until it has done so under one membership, nothing else is read:
+// what is committed of a partition that went and came back meanwhile is old.
 func (r *Runner) rewind(ctx context.Context) error {
+	before, err := r.in.Group().Metadata()
+	if err != nil {
+		return err
+	}
 	tps := r.in.Assignment()
 	if len(tps) == 0 {
 		return nil
@@ -324,6 +373,9 @@ func (r *Runner) rewind(ctx context.Context) error {
 		if err := r.in.Seek(tp, start); err != nil && !errors.Is(err, consumer.ErrNotAssigned) {
 			return err
 		}
+	}
+	if after, err := r.in.Group().Metadata(); err != nil || after != before {
+		return errGone
 	}
 	return nil
 }
