@@ -364,3 +364,53 @@ func TestScenario40AnEmptyLookBehindAnOpenTransactionIsNoSilence(t *testing.T) {
 		})
 	}
 }
+
+// What only watches sees a holder that renews behind another role's open
+// transaction. Mutation: hides is false.
+func TestE11AWatcherSeesAHolderBehindAnOpenTransaction(t *testing.T) {
+	onStage(t, model.Config{Sweep: time.Hour}, func(t *testing.T, s *stage) {
+		ta, w := win(t, s.member("a"), "controller"), s.member("w")
+		p := synced(t, w, "controller")
+		end := s.hidden()
+		time.Sleep(5 * brief.Lease)
+		f, _, _ := p.fold("controller")
+		if st := w.state(p, f); st.Leader != "a" || ta.Err() != nil {
+			t.Errorf("it names %q, the lease has %v; the leader: %v", st.Leader, st.LeaseLeft, ta.Err())
+		}
+		end()
+	})
+}
+
+// A follower that only polls learns that the topic was made anew. Mutation:
+// relocate does not say which topic it found.
+func TestE10AWatcherLearnsThatTheTopicWasMadeAnew(t *testing.T) {
+	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+		a, w := s.member("a"), s.member("w")
+		win(t, a, "r")
+		p := synced(t, w, "r")
+		was := p.view().topic
+		s.with(func(m *model.Cluster) { m.CreateTopic(Topic, 16) })
+		time.Sleep(3 * time.Second)
+		f, _, ok := p.fold("r")
+		if _, led := f.Lease(); !ok || led || p.view().topic == was {
+			t.Errorf("read %t, led %t, topic %v", ok, led, p.view().topic)
+		}
+	})
+}
+
+// A log that ends before what was read of it is read by nobody to its end. No Fetch
+// arrives that would tell. Mutation: toEnd does not compare.
+func TestE10ALogThatWasCutIsNotReadToItsEnd(t *testing.T) {
+	onStage(t, model.Config{TransactionVersion: 2}, func(t *testing.T, s *stage) {
+		a, b := s.member("a"), s.member("b")
+		ta := win(t, a, "r")
+		p := synced(t, b, "r")
+		_ = ta.Resign(within(t, time.Minute))
+		time.Sleep(time.Second)
+		s.links["b"].setCut(true, func(key int16) bool { return key == 1 })
+		s.with(func(m *model.Cluster) { m.Truncate(placeOf("r"), 2) })
+		if _, err := b.log.sync(within(t, time.Second), p); err == nil {
+			t.Errorf("read to %d", p.view().next)
+		}
+	})
+}
