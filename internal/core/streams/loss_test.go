@@ -140,3 +140,28 @@ func TestM70ADescribeThatFailsIsTold(t *testing.T) {
 	r.described(tasksOf(t, "0_1"), true, nil)
 	want(t, r.last().Target.Equal(tasksOf(t, "0_1")), true)
 }
+
+// A session's time of 81 or 111 counts from the first one of this join, not of a
+// join long ago: the member would be fatal at the first.
+func TestM50TheTimeOfAFullGroupBeginsAnewWithEachJoin(t *testing.T) {
+	for code, instance := range map[int16]string{81: "", 111: "i1"} {
+		r := newRig(t, func(c *Config) { c.InstanceID = instance }).stable(2, "0_0")
+		for range 2 {
+			r.await()
+			r.code(110)
+			r.ack("")
+			for range 3 {
+				for r.await().MemberEpoch == epochTemporary {
+					r.ok(-2)
+				}
+				r.code(code)
+				want(t, r.failed == nil, true)
+			}
+			for r.await().MemberEpoch == epochTemporary {
+				r.ok(-2)
+			}
+			r.stable(3, "0_0")
+			r.now = r.now.Add(time.Hour)
+		}
+	}
+}
