@@ -111,7 +111,7 @@ func TestP8ACommitThatAnEpochOvertookIsRepeatedForWhatIsOwned(t *testing.T) {
 					t.Errorf("epochs %d and %d", first.Generation, second.Generation)
 				}
 				var no *NotOwnedError
-				if n := len(second.Topics[0].Partitions); n == 1 && (!errors.As(err, &no) || no.Partitions[0] != tp("in", 1)) || n == 2 && err != nil {
+				if n := len(second.Topics[0].Partitions); n != 1 || second.Topics[0].Partitions[0].Partition != 0 || !errors.As(err, &no) || no.Partitions[0] != tp("in", 1) {
 					t.Errorf("%d partitions, %v", n, err)
 				}
 			})
@@ -321,6 +321,84 @@ func TestOffsetsOfAnotherGroupAreAnError(t *testing.T) {
 		var pe *ProtocolError
 		if !errors.As(err, &pe) || len(at) != 0 {
 			t.Errorf("%v, %v", at, err)
+		}
+	})
+}
+
+// A standby is owned and read by another: its positions are that one's. And what
+// the caller gave is what the broker gets, under the member's whole identity.
+func TestP8WhatACommitCarries(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		b := &offsetsBroker{position: 42, group: "g"}
+		b.on(w)
+		w.co.assign(func(string) Tasks {
+			ts := active("0_0", "0_1", "0_2")
+			return Tasks{Active: ts.Active[:1], Standby: ts.Active[1:2], Warmup: ts.Active[2:]}
+		})
+		m := w.join(func(c *Config) { c.InstanceID = "i" })
+		w.own(m, nil)
+		time.Sleep(time.Second)
+		given := map[kafka.TopicPartition]kafka.Commit{
+			tp("in", 0): {Offset: 5, LeaderEpoch: 3, Metadata: "x"}, tp("in", 1): at(6), tp("in", 2): at(7),
+		}
+		var no *NotOwnedError
+		if err := m.Commit(t.Context(), given); !errors.As(err, &no) || len(no.Partitions) != 2 || len(given) != 3 {
+			t.Errorf("%v, and %d of 3 are left to the caller", err, len(given))
+		}
+		if len(b.commits) != 1 || len(b.commits[0].Topics) != 1 || len(b.commits[0].Topics[0].Partitions) != 1 {
+			t.Fatalf("%+v", b.commits)
+		}
+		r := b.commits[0]
+		p := r.Topics[0].Partitions[0]
+		if p.Partition != 0 || p.Offset != 5 || p.LeaderEpoch != 3 || p.Metadata == nil || *p.Metadata != "x" {
+			t.Errorf("%+v", p)
+		}
+		if g, _ := m.Metadata(); r.Generation != g.Generation || r.MemberID != g.MemberID || r.InstanceID == nil || *r.InstanceID != "i" {
+			t.Errorf("%+v", r)
+		}
+		if _, err := m.Committed(t.Context(), []kafka.TopicPartition{tp("in", 1), tp("in", 0), tp("in", 1)}); err != nil {
+			t.Fatal(err)
+		}
+		f := b.fetches[0].Groups[0]
+		if g, _ := m.Metadata(); f.MemberID == nil || *f.MemberID != g.MemberID || f.MemberEpoch != g.Generation || !slices.Equal(f.Topics[0].Partitions, []int32{0, 1}) {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+// Of an answer that is asked for again nothing is kept, and the last one is given
+// as it is.
+func TestP23WhatCommittedGivesIsTheLastAnswer(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m, _ := owner(t, w, "0_0", "0_1")
+		asked := 0
+		w.sim.Broker(1).Handle(keyOffsetFetch, func(q *sim.Request) sim.Answer {
+			asked++
+			resp := q.Response().(*kmsg.OffsetFetchResponse)
+			g := kmsg.NewOffsetFetchResponseGroup()
+			g.Group = "g"
+			rt := kmsg.NewOffsetFetchResponseGroupTopic()
+			rt.Topic, rt.TopicID = q.Req.(*kmsg.OffsetFetchRequest).Groups[0].Topics[0].Topic, q.Req.(*kmsg.OffsetFetchRequest).Groups[0].Topics[0].TopicID
+			for p := range int32(2) {
+				rp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+				text := "x"
+				rp.Partition, rp.Offset, rp.LeaderEpoch, rp.Metadata = p, 42, 3, &text
+				switch {
+				case asked == 1 && p == 1:
+					rp.ErrorCode = 88 // a transaction is open
+				case asked == 2 && p == 0:
+					rp.Offset, rp.LeaderEpoch = -1, -1
+				}
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			g.Topics = append(g.Topics, rt)
+			resp.Groups = append(resp.Groups, g)
+			return sim.Reply(resp)
+		})
+		got, err := m.Committed(t.Context(), []kafka.TopicPartition{tp("in", 0), tp("in", 1)})
+		want := kafka.Commit{Offset: 42, LeaderEpoch: 3, Metadata: "x"}
+		if err != nil || asked != 2 || len(got) != 1 || got[tp("in", 1)] != want {
+			t.Errorf("%v, %v after %d answers", got, err, asked)
 		}
 	})
 }
