@@ -80,3 +80,38 @@ func TestMachineCountsOddAnswers(t *testing.T) {
 		t.Errorf("%d odd answers", m.OddAnswers())
 	}
 }
+
+// A machine that is told to keep more on its way than a broker remembers keeps
+// to what it remembers, unless nothing has sequences. The mutation: withDefaults
+// without the cap.
+func TestP7TheWindowIsAtMostWhatABrokerRemembers(t *testing.T) {
+	if n := New(Config{Window: 9}, nil).cfg.Window; n != 5 {
+		t.Errorf("a window of %d", n)
+	}
+	if n := New(Config{Window: 9, Plain: true}, nil).cfg.Window; n != 9 {
+		t.Errorf("a window of %d without sequences", n)
+	}
+}
+
+// The time of a batch runs from its first record, not from when it was closed.
+// The mutation: the deadline counted from OnBatch.
+func TestP48TheDeadlineRunsFromTheFirstRecord(t *testing.T) {
+	now := time.Unix(1000, 0)
+	m := New(Config{Delivery: 10 * time.Second}, nil)
+	m.OnBatch(now, Batch{ID: 1, Partition: kafka.TopicPartition{Topic: "t"}, Count: 1, Since: now.Add(-8 * time.Second)})
+	for _, after := range []time.Duration{time.Second, 2 * time.Second} {
+		ended := false
+		for {
+			a, ok := m.Next(now.Add(after))
+			if !ok {
+				break
+			}
+			if f, ok := a.(Finish); ok {
+				ended = !kafka.MayHaveHappened(f.Outcome.Err)
+			}
+		}
+		if ended != (after == 2*time.Second) {
+			t.Errorf("after %v more it has ended: %t", after, ended)
+		}
+	}
+}
