@@ -178,6 +178,43 @@ func TestP41_B113ARefusedEnrolmentLosesNoOther(t *testing.T) {
 	})
 }
 
+// An answer that leaves a partition out says nothing about it: it is not enrolled,
+// and its records wait. The mutation: what is left out taken for enrolled.
+func TestP41AnEnrolmentThatLeavesAPartitionOutIsAskedForAgain(t *testing.T) {
+	inTxBubble(t, 1, func(r *txRig) {
+		r.intercept(keyEnrol, func(q *sim.Request, nth int) (sim.Answer, bool) {
+			return sim.Reply(q.Req.(*kmsg.AddPartitionsToTxnRequest).ResponseKind()), nth == 1
+		})
+		tx := r.begin(r.producer())
+		r.must("send", r.send(tx, 0, "v"))
+		if n := len(r.frames(keyEnrol)); n != 2 {
+			t.Errorf("asked %d times", n)
+		}
+		r.must("commit", tx.Commit(r.ctx))
+		r.want(map[string]model.Fate{"v": model.Committed})
+	})
+}
+
+// An enrolment without an answer may have opened the transaction, although no
+// record ever left: its end is told to the coordinator. The mutation: enrolments
+// that are asked for and not answered left out of what has to be ended.
+func TestP41_P43AnEnrolmentInDoubtIsEnded(t *testing.T) {
+	inTxBubble(t, 1, func(r *txRig) {
+		r.intercept(keyEnrol, func(q *sim.Request, nth int) (sim.Answer, bool) {
+			r.s.Answer(q)
+			return sim.Answer{End: sim.Reset}, true
+		})
+		tx := r.begin(r.producer())
+		r.add(tx, 0, "v")
+		time.Sleep(time.Second)
+		r.must("abort", tx.Abort(r.ctx))
+		if len(r.frames(keyEnrol)) == 0 || len(r.frames(keyEnd)) == 0 {
+			t.Errorf("%d enrolments, %d ends", len(r.frames(keyEnrol)), len(r.frames(keyEnd)))
+		}
+		r.want(map[string]model.Fate{})
+	})
+}
+
 func second[T any](_ T, err error) error { return err }
 
 // The mutation: a commit that looks at nothing but the flush.
