@@ -272,17 +272,29 @@ func TestKafkaA7_A14_A15Configs(t *testing.T) {
 	} else if res.Err() == nil {
 		t.Error("an unknown kind of resource was taken")
 	}
-	listed, err := a.ListConfigResources(ctx, kmsg.ConfigResourceTypeClientMetrics)
-	if offBefore(t, 3, 7, err) && (err != nil || !slices.Contains(listed, metrics)) {
-		t.Errorf("%v, %v", listed, err)
+	// The list is of what is in force, a moment after it is described.
+	lists := func(want Resource, kinds ...kmsg.ConfigResourceType) {
+		t.Helper()
+		for {
+			listed, err := a.ListConfigResources(ctx, kinds...)
+			if err == nil && slices.Contains(listed, want) {
+				return
+			}
+			if err != nil || ctx.Err() != nil {
+				t.Fatalf("%s is not listed: %v, %v", want, listed, err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	if _, err := a.ListConfigResources(ctx, kmsg.ConfigResourceTypeClientMetrics); offBefore(t, 3, 7, err) {
+		lists(metrics, kmsg.ConfigResourceTypeClientMetrics)
 	}
 	if from(4, 1) {
 		group := GroupResource("configured")
 		mustDo(t, a.AlterConfigs(ctx, []ConfigChange{{Resource: group, Set: map[string]string{"consumer.session.timeout.ms": "5000"}}}, Accepted).Err())
 		soon(group, "consumer.session.timeout.ms", "5000")
-		if listed, err := a.ListConfigResources(ctx); err != nil || !slices.Contains(listed, group) || !slices.Contains(listed, topic) {
-			t.Errorf("%v, %v", listed, err)
-		}
+		lists(group)
+		lists(topic)
 	}
 }
 
