@@ -389,6 +389,7 @@ func TestE10AWatcherLearnsThatTheTopicWasMadeAnew(t *testing.T) {
 		win(t, a, "r")
 		p := synced(t, w, "r")
 		was := p.view().topic
+		s.links["a"].setCut(true, nil) // it would write into the new one
 		s.with(func(m *model.Cluster) { m.CreateTopic(Topic, 16) })
 		time.Sleep(3 * time.Second)
 		f, _, ok := p.fold("r")
