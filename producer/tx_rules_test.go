@@ -215,6 +215,48 @@ func TestP41_P43AnEnrolmentInDoubtIsEnded(t *testing.T) {
 	})
 }
 
+// A topic that is not there any more is waited for as long as Config says, not
+// until the records are out of time. The mutation: enrolments without patience's
+// end.
+func TestP41_P46ATopicThatIsGoneEndsTheEnrolment(t *testing.T) {
+	inTxBubble(t, 1, func(r *txRig) {
+		r.refuse(keyEnrol, -1, 3)
+		p := r.producer()
+		tx := r.begin(p)
+		began := time.Now()
+		if err := r.send(tx, 0, "no"); !errors.Is(err, kerr.UnknownTopicOrPartition) || kafka.MayHaveHappened(err) {
+			t.Errorf("the record: %v", err)
+		}
+		if d := time.Since(began); d < 5*time.Second || d > 20*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		r.must("abort", tx.Abort(r.ctx))
+		r.want(map[string]model.Fate{})
+	})
+}
+
+// A coordinator that has forgotten the id has nothing to abort, and the next
+// transaction has a new identity: every one under the old would fail. The
+// mutation: onNothingToEnd without stale.
+func TestP45_P19AnAbortAnswered49IsFollowedByANewIdentity(t *testing.T) {
+	atBothLevels(t, func(r *txRig, level int16) {
+		r.intercept(keyEnd, func(q *sim.Request, nth int) (sim.Answer, bool) {
+			if nth == 1 {
+				r.s.Answer(q) // nothing is left open
+			}
+			return sim.Reply(refusal(q, 49)), nth == 1
+		})
+		p := r.producer()
+		tx := r.begin(p)
+		r.must("send", r.send(tx, 0, "v"))
+		r.must("abort", tx.Abort(r.ctx))
+		r.begin(p)
+		if n := len(r.frames(keyInit)); n < 2 { // more while the end is written
+			t.Errorf("asked for an identity %d times", n)
+		}
+	})
+}
+
 func second[T any](_ T, err error) error { return err }
 
 // The mutation: a commit that looks at nothing but the flush.
