@@ -165,3 +165,28 @@ func TestM50TheTimeOfAFullGroupBeginsAnewWithEachJoin(t *testing.T) {
 		}
 	}
 }
+
+// A describe that was under way may be older than lists that came since, and one
+// that comes to a member that leaves would bring it back.
+func TestM70ADescribeThatIsOvertakenIsDropped(t *testing.T) {
+	underWay := func() (*rig, uint64) {
+		r := newRig(t, nil).stable(2, "0_0")
+		r.lose()
+		r.ok(2)
+		for r.describe == nil {
+			r.pass(100 * time.Millisecond)
+		}
+		return r, r.describe.ID
+	}
+	r, id := underWay()
+	r.lists(3, "0_1")
+	r.m.OnDescribed(r.now, id, tasksOf(t, "0_0"), true, nil)
+	r.step()
+	want(t, r.last().Target.Equal(tasksOf(t, "0_1")), true)
+	r, id = underWay()
+	r.m.OnLeave(r.now)
+	r.m.OnDescribed(r.now, id, tasksOf(t, "0_1"), true, nil)
+	r.step()
+	r.state(Leaving)
+	want(t, r.last().Target.Equal(tasksOf(t, "0_0")), true)
+}
