@@ -381,8 +381,8 @@ func TestE11AWatcherSeesAHolderBehindAnOpenTransaction(t *testing.T) {
 	})
 }
 
-// A follower that only polls learns that the topic was made anew. Mutation:
-// relocate does not say which topic it found.
+// A follower that only polls learns that the topic was made anew. Mutation: neither
+// relocate nor sync says which topic it found.
 func TestE10AWatcherLearnsThatTheTopicWasMadeAnew(t *testing.T) {
 	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
 		a, w := s.member("a"), s.member("w")
