@@ -130,13 +130,26 @@ func (r *resetting) committed(ctx context.Context) (map[kafka.TopicPartition]int
 	}
 	found := map[kafka.TopicPartition]int64{}
 	for _, one := range all {
-		for _, o := range one.Value {
-			if o.Err == nil {
-				found[o.Item] = int64(o.Value.Offset)
-			}
+		if err := r.add(found, one.Value); err != nil {
+			return nil, err
 		}
 	}
 	return found, nil
+}
+
+// add takes in what is told of partitions. Where one that is to be moved has an
+// error, nothing is moved: it would stay where it is without a word.
+func (r *resetting) add(found map[kafka.TopicPartition]int64, told admin.Results[kafka.TopicPartition, kafka.Commit]) error {
+	var errs []error
+	for _, o := range told {
+		switch {
+		case o.Err == nil:
+			found[o.Item] = int64(o.Value.Offset)
+		case len(r.f.topics) == 0 || slices.Contains(r.f.topics, o.Item.Topic):
+			errs = append(errs, fmt.Errorf("%s: what group %s has committed: %w", o.Item, r.id, o.Err))
+		}
+	}
+	return items(errs...)
 }
 
 // time is what to ask ListOffsets for, -1 for nothing.

@@ -1,9 +1,14 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/ottla/ottla/admin"
+	"github.com/ottla/ottla/kafka"
 	"github.com/ottla/ottla/ottlatest"
 )
 
@@ -86,4 +91,19 @@ func TestA16A17A18A19GroupsAreListedDescribedResetAndDeleted(t *testing.T) {
 	e.ottla("groups", "delete", "g", "--yes").wantDone(t)
 	e.ottla("groups", "delete", "g", "--yes").wantError(t, 1, "GROUP_ID_NOT_FOUND")
 	e.ottla("groups", "describe", "g").wantError(t, 1, "GROUP_ID_NOT_FOUND")
+}
+
+// Mutation: partitions of which it cannot be told stay out of a reset.
+func TestA18AResetOfWhatCannotBeToldIsAnError(t *testing.T) {
+	told := admin.Results[kafka.TopicPartition, kafka.Commit]{
+		{Item: kafka.TopicPartition{Topic: "t"}, Value: kafka.Commit{Offset: 3}},
+		{Item: kafka.TopicPartition{Topic: "t", Partition: 1}, Err: kerr.UnstableOffsetCommit},
+	}
+	for topics, fails := range map[string]bool{"": true, "t": true, "other": false} {
+		r := &resetting{id: "g", f: &resetFlags{topics: strings.Fields(topics)}}
+		err := r.add(map[kafka.TopicPartition]int64{}, told)
+		if fails != errors.Is(err, kerr.UnstableOffsetCommit) || fails && !strings.Contains(err.Error(), "t-1: what group g has committed") {
+			t.Errorf("topics %q: %v", topics, err)
+		}
+	}
 }
