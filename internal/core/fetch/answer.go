@@ -172,7 +172,7 @@ func (a *answer) partition(p *part, rp *kmsg.FetchResponseTopicPartition) {
 	}
 	if d := kafka.Offset(rp.DivergingEpoch.EndOffset); d >= 0 && d < p.next {
 		a.moved = true
-		m.truncated(p, d)
+		m.truncated(p, d, kafka.LeaderEpoch(rp.DivergingEpoch.Epoch))
 		return
 	}
 	before := p.next

@@ -132,7 +132,7 @@ func (a *epochAnswer) partition(p *part, rp *kmsg.OffsetForLeaderEpochResponseTo
 		p.patience = patience{}
 		if end := kafka.Offset(rp.EndOffset); end >= 0 && end < p.next {
 			p.vetting.asked = 0
-			a.m.truncated(p, end)
+			a.m.truncated(p, end, kafka.LeaderEpoch(rp.LeaderEpoch))
 			return
 		}
 	}
@@ -149,8 +149,9 @@ func (a *epochAnswer) known(p *part) {
 // truncated goes on where the log parted from what was read. What the user has
 // not seen of the lost part is dropped without a word. If the user has seen some,
 // the question is asked again when it has all of what is before, and then the
-// loss is told.
-func (m *Machine) truncated(p *part, end kafka.Offset) {
+// loss is told. The epoch is that of what is left before end, kafka.NoEpoch if it
+// is not known.
+func (m *Machine) truncated(p *part, end kafka.Offset, epoch kafka.LeaderEpoch) {
 	m.shelf.trim(p, end)
 	if p.position <= end && !p.lent && p.held == 0 {
 		p.vetting = vetting{passed: p.next}
@@ -169,7 +170,7 @@ func (m *Machine) truncated(p *part, end kafka.Offset) {
 	m.news.Resets = append(m.news.Resets, Position{TopicPartition: p.tp, Old: p.position, New: end, Reason: loss})
 	m.news.report(p, "fetch", loss)
 	p.invalidate()
-	p.last = kafka.NoEpoch
+	p.last = epoch
 	p.moveTo(end)
 }
 

@@ -91,6 +91,37 @@ func TestF36_B148TrueTruncationIsNoticed(t *testing.T) {
 	}
 }
 
+// What is left before the loss has the epoch that the answer names: if the next
+// leader lacks some of that too, before anything was read on, that is told as well.
+// Mutation: back to the offset without an epoch.
+func TestF36_F37ALossBehindALossIsTold(t *testing.T) {
+	for name, lose := range map[string]func(r *rig){
+		"the question": func(r *rig) {
+			r.lead(2, 5)
+			take[*FetchAction](r)
+			a := take[*EpochAction](r)
+			resp := epochResponse(tp0, 80, 0)
+			resp.Topics[0].Partitions[0].LeaderEpoch = 3
+			r.m.OnEpochs(r.now, a.ID, resp, nil)
+			r.step()
+		},
+		"an answer": func(r *rig) { r.answer("t", partAnswer{hw: 150, lso: 150, diverge: 80, part: 3}) },
+	} {
+		r := consumed(t, testConfig())
+		lose(r)
+		asError[*kafka.DataLossError](t, r.err())
+		r.m.News()
+		r.lead(1, 6)
+		r.waitVet(1)
+		if q := r.vetted(60, 0); q.LeaderEpoch != 3 {
+			t.Errorf("%s: asked for the end of epoch %d", name, q.LeaderEpoch)
+		}
+		if e := asError[*kafka.DataLossError](t, r.err()); e.Position != 80 || e.Remaining != 60 {
+			t.Errorf("%s: %v", name, e)
+		}
+	}
+}
+
 // Policy fail stops there, others go on.
 func TestF36UnderFailATruncationStopsThePartition(t *testing.T) {
 	cfg := testConfig()

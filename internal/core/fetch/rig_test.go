@@ -168,9 +168,10 @@ type partAnswer struct {
 	lso     kafka.Offset
 	aborted []kmsg.FetchResponseTopicPartitionAbortedTransaction
 	data    []byte
-	leader  kafka.NodeID // with epoch: a hint
-	replica kafka.NodeID // the preferred one, above 0
-	diverge kafka.Offset // where the log parted, above 0
+	leader  kafka.NodeID      // with epoch: a hint
+	replica kafka.NodeID      // the preferred one, above 0
+	diverge kafka.Offset      // where the log parted, above 0
+	part    kafka.LeaderEpoch // of what is before that
 	epoch   kafka.LeaderEpoch
 }
 
@@ -200,7 +201,7 @@ func fetchAnswer(topic string, parts ...partAnswer) *kmsg.FetchResponse {
 			rp.PreferredReadReplica = int32(p.replica)
 		}
 		if p.diverge > 0 {
-			rp.DivergingEpoch.Epoch, rp.DivergingEpoch.EndOffset = 0, int64(p.diverge)
+			rp.DivergingEpoch.Epoch, rp.DivergingEpoch.EndOffset = int32(p.part), int64(p.diverge)
 		}
 		t.Partitions = append(t.Partitions, rp)
 	}
