@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ottla/ottla/internal/task"
 	"github.com/ottla/ottla/leader"
 )
 
@@ -24,11 +26,21 @@ type leadEvent struct {
 	Status *int      `json:"status,omitempty"`
 }
 
-// leadEvents writes the events of `lead`. It is safe for concurrent use.
+// mostLeadEvents is how many events wait for a slow reader; those that find no
+// place are lost.
+const mostLeadEvents = 1024
+
+// lastEvents is how long the end of `lead` waits for the reader of its events.
+const lastEvents = time.Second
+
+// leadEvents writes the events of `lead` on a goroutine of its own, so that
+// nobody who leads waits for their reader. It is safe for concurrent use.
 type leadEvents struct {
-	mu   sync.Mutex
-	w    io.Writer // nil = nobody wants them
-	file *os.File
+	lines   chan []byte // nil = nobody wants them
+	written chan struct{}
+
+	mu     sync.Mutex
+	closed bool
 }
 
 func newLeadEvents(a *app, name string) (*leadEvents, error) {
@@ -36,34 +48,61 @@ func newLeadEvents(a *app, name string) (*leadEvents, error) {
 	case "":
 		return &leadEvents{}, nil
 	case "-":
-		return &leadEvents{w: a.notes}, nil
+		return startLeadEvents(a.notes), nil
 	}
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	mode := os.O_WRONLY
+	if i, err := os.Stat(name); err == nil && i.Mode()&os.ModeNamedPipe != 0 {
+		mode = os.O_RDWR // write only, to open it would wait for a reader
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|mode|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("--events: %w", err)
 	}
-	return &leadEvents{w: f, file: f}, nil
+	return startLeadEvents(f), nil
 }
 
+func startLeadEvents(w io.Writer) *leadEvents {
+	l := &leadEvents{lines: make(chan []byte, mostLeadEvents), written: make(chan struct{})}
+	task.New(context.Background()).Go(func(context.Context) error {
+		defer close(l.written)
+		for line := range l.lines {
+			_, _ = w.Write(line)
+		}
+		if f, ok := w.(*os.File); ok {
+			f.Close()
+		}
+		return nil
+	})
+	return l
+}
+
+// close takes no more events, and waits a moment until those before are written.
 func (l *leadEvents) close() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.w = nil
-	if l.file != nil {
-		l.file.Close()
+	was := l.closed
+	l.closed = true
+	l.mu.Unlock()
+	if was || l.lines == nil {
+		return
+	}
+	close(l.lines)
+	select {
+	case <-l.written:
+	case <-time.After(lastEvents):
 	}
 }
 
 func (l *leadEvents) write(e leadEvent) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.w == nil {
-		return
-	}
 	e.At = e.At.UTC()
 	line, err := json.Marshal(e)
-	if err == nil {
-		_, _ = l.w.Write(append(line, '\n'))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil || l.closed || l.lines == nil {
+		return
+	}
+	select {
+	case l.lines <- append(line, '\n'):
+	default:
 	}
 }
 

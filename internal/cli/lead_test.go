@@ -137,6 +137,37 @@ func gone(t *testing.T, pid int) {
 	t.Fatalf("process %d is still there", pid)
 }
 
+// Nobody reads the events, through a FIFO that is full, or that nobody has
+// opened yet: the command runs and its status is passed on all the same.
+func TestLeadNeverWaitsForWhoReadsItsEvents(t *testing.T) {
+	b := leadCluster(t)
+	for _, open := range []bool{true, false} {
+		t.Run(fmt.Sprintf("a reader %v", open), func(t *testing.T) {
+			fifo := filepath.Join(t.TempDir(), "events")
+			if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if open {
+				fd, err := syscall.Open(fifo, syscall.O_RDWR|syscall.O_NONBLOCK, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer syscall.Close(fd)
+				for err == nil {
+					_, err = syscall.Write(fd, []byte("\n"))
+				}
+			}
+			cmd := run{args: []string{"-b", b, "lead", "r", "--events", fifo, "--", "sh", "-c", "exit 7"}}.command(t)
+			stuck := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+			defer stuck.Stop()
+			_ = cmd.Run()
+			if got := cmd.ProcessState.ExitCode(); got != 7 {
+				t.Errorf("status %d", got)
+			}
+		})
+	}
+}
+
 // Taking guard.watch out makes the first part fail, the end of guard.obey the
 // second.
 func TestLeadsCommandNeverOutlivesTheLeadership(t *testing.T) {
