@@ -17,6 +17,7 @@ import (
 	"github.com/ottla/ottla/internal/model/serve"
 	"github.com/ottla/ottla/internal/sim"
 	"github.com/ottla/ottla/kafka"
+	"github.com/ottla/ottla/producer"
 )
 
 // overModel runs f with an Elector over ottla's own client and a model of a
@@ -109,6 +110,79 @@ func TestG12TheBoundProducerNeverUsesANumberTwice(t *testing.T) {
 		}
 		if tm.Err() != nil {
 			t.Error(tm.Err())
+		}
+	})
+}
+
+// A transaction in which nothing came to be sent ends without a request: a lease in
+// it would stay open, and the leader would take itself for renewed. Mutation: join
+// does not ask whether the coordinator may know of the transaction.
+func TestP7ALeaseIsRenewedInATransactionOnlyIfThatIsEnded(t *testing.T) {
+	for name, send := range map[string]func(ctx context.Context, tx *producer.Tx){
+		"nothing is sent": func(ctx context.Context, tx *producer.Tx) { _, _ = tx.Send(ctx) },
+		"a record is refused": func(ctx context.Context, tx *producer.Tx) {
+			_, _ = tx.Append(ctx, kafka.Record{Topic: "out", Value: make([]byte, 2<<20)})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			overModel(t, 1, func(t *testing.T, e *Elector, s *serve.Server) {
+				tm := win(t, e, "r")
+				time.Sleep(e.cfg.Renew * 6 / 10) // a renewal is due soon
+				for range 10 {
+					err := tm.Transact(t.Context(), func(ctx context.Context, tx *producer.Tx) error {
+						send(ctx, tx)
+						return nil
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					s.Model(func(m *model.Cluster) {
+						// one is the grant
+						if got, want := int64(len(leases(m, "r")))-1, e.Stats().Renewals; got != want {
+							t.Errorf("%d renewals are counted, %d committed", want, got)
+						}
+						if tx, _ := m.Transaction("r"); tx.State == model.Ongoing {
+							t.Error("the transaction is left open")
+						}
+					})
+					time.Sleep(e.cfg.Renew / 5)
+				}
+				if e.Stats().Renewals == 0 || tm.Err() != nil {
+					t.Errorf("%d renewals, %v", e.Stats().Renewals, tm.Err())
+				}
+			})
+		})
+	}
+}
+
+// A transaction that was open for too long is over: its Commit must not write a
+// lease, for which the turn is another's by then. Mutation: join does not look
+// whether the loan is over.
+func TestP7ACommitAfterTheLimitWritesNoLease(t *testing.T) {
+	overModel(t, 1, func(t *testing.T, e *Elector, s *serve.Server) {
+		tm := win(t, e, "r")
+		tx, err := tm.Producer().Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Send(t.Context(), kafka.Record{Topic: "out", Value: []byte("slow")}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(e.cfg.Renew + time.Millisecond)
+		for n := e.Stats().Renewals; e.Stats().Renewals == n; {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(e.cfg.Renew * 6 / 10) // the next renewal is due soon
+		if err := tx.Commit(t.Context()); err == nil || kafka.MayHaveHappened(err) {
+			t.Error(err)
+		}
+		s.Model(func(m *model.Cluster) {
+			if tx, _ := m.Transaction("r"); tx.State == model.Ongoing {
+				t.Error("a transaction is opened")
+			}
+		})
+		if got := inOut(s); len(got) != 0 {
+			t.Error(got)
 		}
 	})
 }

@@ -27,7 +27,8 @@ type Owner interface {
 	Begin(ctx context.Context) (limit time.Duration, err error)
 	// Commit is called when every record of a transaction is in the log and
 	// before it is committed: what the owner writes now goes into it, as its
-	// last records. After an error the transaction can only be aborted.
+	// last records. After an error the transaction can only be aborted. It is
+	// not called for a transaction without anything in it.
 	Commit(ctx context.Context) error
 	// End is called once for each Begin without an error.
 	End(Ending)
@@ -72,8 +73,10 @@ func (b *binding) identity(act produce.InitProducer) produce.Reply {
 // loan is what a transaction of a bound producer has of the owner's.
 type loan struct {
 	used  atomic.Bool
-	over  sync.Once
 	limit *time.Timer
+
+	mu   sync.Mutex // held while the owner writes
+	over bool       // given back
 }
 
 // borrow begins a loan.
@@ -100,12 +103,29 @@ func (t *Tx) join(ctx context.Context) error {
 	}
 	err := t.p.Flush(ctx)
 	if err == nil {
-		err = t.p.bound.owner.Commit(ctx)
+		if err := t.call(ctx, "commit", func(a *actor, _ time.Time, id produce.CallID) {
+			t.loan.used.Store(produce.Touched(a.tx.rules))
+			a.tx.finish(id, nil)
+		}); err != nil {
+			return err
+		}
+		err = t.ownerCommit(ctx)
 	}
 	if err != nil {
 		return &kafka.OpError{Op: "commit", Broker: kafka.NoNode, Partition: -1, Err: abortOnly{err}}
 	}
 	return nil
+}
+
+// ownerCommit has the owner write, unless the loan is over: the limit may have
+// ended it at any time. It is not given back meanwhile.
+func (t *Tx) ownerCommit(ctx context.Context) error {
+	t.loan.mu.Lock()
+	defer t.loan.mu.Unlock()
+	if t.loan.over || !t.loan.used.Load() {
+		return nil
+	}
+	return t.p.bound.owner.Commit(ctx)
 }
 
 // abortOnly is why a transaction can only be aborted: nothing of it was
@@ -126,8 +146,12 @@ func (t *Tx) giveBack(committed bool, err error) {
 	if open {
 		return
 	}
-	t.loan.over.Do(func() {
-		t.loan.limit.Stop()
-		t.p.bound.owner.End(Ending{t.loan.used.Load(), committed, err})
-	})
+	t.loan.mu.Lock()
+	defer t.loan.mu.Unlock()
+	if t.loan.over {
+		return
+	}
+	t.loan.over = true
+	t.loan.limit.Stop()
+	t.p.bound.owner.End(Ending{t.loan.used.Load(), committed, err})
 }

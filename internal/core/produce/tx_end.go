@@ -41,6 +41,10 @@ func (e *ending) finishAborts(t *Transactions, err error) {
 	e.aborts = nil
 }
 
+// Touched reports whether the coordinator may know of the transaction: one of
+// which it does not is ended without a request.
+func Touched(t *Transactions) bool { return t.of.touched }
+
 // OnCommit commits the transaction, after everything in it is settled. If a
 // commit is under way the call joins it.
 func (t *Transactions) OnCommit(now time.Time, call CallID) {
