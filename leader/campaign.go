@@ -44,8 +44,12 @@ func (e *Elector) Campaign(ctx context.Context, role string) (*Term, error) {
 		return nil, e.ended(ctx, role, nil)
 	}
 	c := &campaign{e: e, role: role, ctx: ctx}
+	asking, stop := context.WithCancel(ctx)
+	e.tasks.Go(func(context.Context) error { return c.reach(asking) })
 	t, err := c.run()
+	stop()
 	c.meets(nil)
+	c.reaches(nil)
 	if err != nil {
 		c.leave()
 		<-single
@@ -178,7 +182,25 @@ func newest(f *lead.Fold) kafka.Offset {
 }
 
 // meets takes note of what keeps the campaign from going on; nil is nothing.
-func (c *campaign) meets(err error) { c.e.hitches.met(c.role, c.e.cfg.now().Local, err) }
+func (c *campaign) meets(err error) {
+	c.e.hitches.met(trouble{c.role, stuck}, c.e.cfg.now().Local, err)
+}
+
+// reach asks the role's coordinator once a lease, for Health: the campaign needs
+// it only when its turn comes.
+func (c *campaign) reach(ctx context.Context) error {
+	defer c.reaches(nil)
+	for task.Sleep(ctx, c.e.cfg.Lease) == nil {
+		if _, err := c.e.coords.describe(ctx, c.role); ctx.Err() == nil {
+			c.reaches(err)
+		}
+	}
+	return nil
+}
+
+func (c *campaign) reaches(err error) {
+	c.e.hitches.met(trouble{c.role, unreachable}, c.e.cfg.now().Local, err)
+}
 
 func (c *campaign) emit(kind EventKind, rank int, err error) {
 	c.e.emit(Event{Kind: kind, Role: c.role, Term: -1, Rank: rank, Err: err})

@@ -56,7 +56,7 @@ func Open(c Kafka, cfg Config) (*Elector, error) {
 	e := &Elector{
 		kafka: c, cfg: cfg, incarnation: random(16), tasks: task.New(context.Background()),
 		coords: &coordinators{kafka: c, timeout: cfg.RequestTimeout, nodes: map[string]kafka.NodeID{}},
-		roles:  map[string]chan struct{}{}, terms: map[string]*Term{}, hitches: hitches{by: map[string]*hitch{}},
+		roles:  map[string]chan struct{}{}, terms: map[string]*Term{}, hitches: hitches{by: map[trouble]*hitch{}},
 	}
 	e.open, e.end = context.WithCancelCause(context.Background())
 	e.events = newEventQueue(e.open, cfg.OnEvent)
@@ -242,8 +242,16 @@ func (e *Elector) Roles(ctx context.Context) ([]string, error) {
 // hitches are what campaigns meet now.
 type hitches struct {
 	mu sync.Mutex
-	by map[string]*hitch // by role
+	by map[trouble]*hitch
 }
+
+// trouble is what can be wrong with a campaign.
+type trouble struct{ role, what string }
+
+const (
+	stuck       = "the campaign has not come on"
+	unreachable = "the coordinator could not be asked"
+)
 
 // hitch is what keeps a campaign from going on.
 type hitch struct {
@@ -251,15 +259,15 @@ type hitch struct {
 	err   error         // the newest
 }
 
-// met takes note of what a campaign met; nil is that it goes on.
-func (h *hitches) met(role string, now time.Duration, err error) {
+// met takes note of what a campaign met; nil is that it is over.
+func (h *hitches) met(t trouble, now time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch had := h.by[role]; {
+	switch had := h.by[t]; {
 	case err == nil:
-		delete(h.by, role)
+		delete(h.by, t)
 	case had == nil:
-		h.by[role] = &hitch{now, err}
+		h.by[t] = &hitch{now, err}
 	default:
 		had.err = err
 	}
@@ -269,9 +277,9 @@ func (h *hitches) met(role string, now time.Duration, err error) {
 func (h *hitches) longer(now, most time.Duration) (errs []error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for role, had := range h.by {
+	for t, had := range h.by {
 		if age := now - had.since; age > most {
-			errs = append(errs, fmt.Errorf("role %q: the campaign has not come on for %v: %w", role, age, had.err))
+			errs = append(errs, fmt.Errorf("role %q: %s for %v: %w", t.role, t.what, age, had.err))
 		}
 	}
 	return errs
@@ -312,7 +320,8 @@ func (e *Elector) Stats() Stats {
 
 // Health is nil as long as what this process does works: leaderships are
 // renewed in time, the partitions that it follows can be read, and nothing has
-// kept a campaign from going on for a lease.
+// kept a campaign from going on, or from asking the coordinator that it needs when
+// its turn comes, for a lease.
 func (e *Elector) Health() error {
 	var errs []error
 	e.mu.Lock()

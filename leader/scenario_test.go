@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -923,6 +924,34 @@ func TestScenario42AfterAnOutageOfEverythingRanksDecide(t *testing.T) {
 			t.Errorf("%v, %d epochs taken", tb.Err(), n)
 		}
 		s.noTerm(next[1], "beside the first standby")
+	})
+}
+
+// A standby that waits needs no coordinator until its turn comes; that it could not
+// take it is known before. Mutation: a campaign that does not ask.
+func TestScenario7AStandbyCutOffFromItsCoordinatorIsNotHealthy(t *testing.T) {
+	onStage(t, model.Config{}, func(t *testing.T, s *stage) {
+		a, b := s.member("a"), s.member("b")
+		win(t, a, "r")
+		won := s.candidate(b, "r")
+		time.Sleep(3 * brief.Lease)
+		if err := b.Health(); err != nil {
+			t.Errorf("at first: %v", err)
+		}
+		s.links["b"].setCut(true, func(key int16) bool { return slices.Contains([]int16{10, 22, 24, 26, 65}, key) })
+		time.Sleep(6 * brief.Lease)
+		if err := b.Health(); err == nil || !strings.Contains(err.Error(), `role "r": the coordinator could not be asked`) {
+			t.Errorf("cut off: %v", err)
+		}
+		if err := a.Health(); err != nil {
+			t.Errorf("the leader: %v", err)
+		}
+		s.links["b"].setCut(false, nil)
+		time.Sleep(3 * brief.Lease)
+		if err := b.Health(); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+		s.noTerm(won, "beside a")
 	})
 }
 
